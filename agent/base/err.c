@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/base/err.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *err_text(int code)
+{
+	switch (code) {
+	case 0:
+		return "no error";
+#define X(name, value, text)                                                                       \
+	case value:                                                                                \
+		return text;
+		ERR_CODES(X)
+#undef X
+	default:
+		return "unknown error";
+	}
+}
+
+int err_set(struct err *e, int code, const char *fmt, ...)
+{
+	if (!e)
+		return code;
+	va_list ap;
+	va_start(ap, fmt);
+	e->code = code;
+	vsnprintf(e->msg, sizeof e->msg, fmt, ap);
+	va_end(ap);
+	return code;
+}
+
+int err_errno(struct err *e, const char *fmt, ...)
+{
+	int saved = errno;
+	if (!e)
+		return ERR_IO;
+	va_list ap;
+	va_start(ap, fmt);
+	e->code = ERR_IO;
+	int n = vsnprintf(e->msg, sizeof e->msg, fmt, ap);
+	va_end(ap);
+	if (n >= 0 && (size_t)n < sizeof e->msg)
+		snprintf(e->msg + n, sizeof e->msg - (size_t)n, ": %s", strerror(saved));
+	return ERR_IO;
+}
+
+int err_prefix(struct err *e, const char *fmt, ...)
+{
+	if (!e)
+		return ERR_INVALID;
+	char head[sizeof e->msg], tail[sizeof e->msg];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(head, sizeof head, fmt, ap);
+	va_end(ap);
+	memcpy(tail, e->msg, sizeof tail);
+	size_t n = strlen(head), room = sizeof e->msg - 1;
+	if (n > room / 2) /* the cause matters more than where it was met */
+		n = room / 2;
+	memcpy(e->msg, head, n);
+	snprintf(e->msg + n, sizeof e->msg - n, ": %s", tail);
+	return e->code;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* Every bound in one place. What a user, a file or (later) a peer may make us hold is decided here,
+ * never by a length read from outside. */
+#ifndef DUNLIN_BASE_LIMITS_H
+#define DUNLIN_BASE_LIMITS_H
+
+#define LIMIT_CONFIG_BYTES (1u << 20)   /* a config file */
+#define LIMIT_CONFIG_ERRORS 64          /* problems told by one config check */
+#define LIMIT_PATH 1024                 /* a path in a config, NUL included */
+#define LIMIT_NAME 48                   /* a layer's or tensor's name, NUL included */
+
+#define LIMIT_LAYERS 1024               /* layers of one model */
+#define LIMIT_DIM (1 << 24)             /* one dimension of a tensor */
+#define LIMIT_PARAMS (1ull << 33)       /* parameters of one model */
+#define LIMIT_ACTIVATION_BYTES (1ull << 40)
+#define LIMIT_BATCH (1 << 20)           /* samples in one step on one agent */
+#define LIMIT_CLASSES 65536
+#define LIMIT_THREADS 1024
+
+#define LIMIT_SAMPLES (1u << 31)        /* samples of one data set: indices are uint32_t */
+#define LIMIT_IDX_BYTES (1ull << 36)    /* one data file, unpacked */
+#define LIMIT_READ_AHEAD 16             /* batches prepared before they are asked for */
+
+#define LIMIT_SAFETENSORS_HEADER (16u << 20)
+#define LIMIT_TENSORS 65536
+#define LIMIT_TENSOR_RANK 8
+#define LIMIT_CHECKPOINTS_KEPT 1000
+
+_Static_assert(LIMIT_NAME >= 32, "layer names with a parameter's suffix must fit");
+_Static_assert((unsigned long long)LIMIT_BATCH <= LIMIT_SAMPLES, "a batch is a part of a set");
+
+#endif
