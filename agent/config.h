@@ -11,6 +11,12 @@
 #include "model/data.h"
 #include "model/optim.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CONFIG_SETTINGS_MAX 64 /* rows of the options table, at most */
+
 enum log_format { LOG_TEXT, LOG_JSON };
 
 struct config {
@@ -22,7 +28,7 @@ struct config {
 	struct {
 		char train_images[LIMIT_PATH], train_labels[LIMIT_PATH];
 		char test_images[LIMIT_PATH], test_labels[LIMIT_PATH]; /* both or none */
-		int64_t classes; /* 0: from the labels */
+		int64_t classes;                                       /* 0: from the labels */
 		double validation;
 		struct augment augment;
 		struct partition partition;
@@ -40,14 +46,16 @@ struct config {
 	} train;
 
 	struct {
-		char out[LIMIT_PATH];     /* folder for checkpoints, metrics and the final weights */
+		char out[LIMIT_PATH]; /* folder for checkpoints, metrics and the final weights */
 		char metrics[LIMIT_PATH]; /* JSON lines; empty: out/metrics.jsonl */
 		char init_from[LIMIT_PATH];
 		bool resume;
-		double checkpoint_s;  /* seconds between checkpoints; 0: only at epochs and the end */
+		double checkpoint_s; /* seconds between checkpoints; 0: only at epochs and the end
+		                      */
 		int64_t checkpoint_steps; /* steps between checkpoints; 0: not by steps */
-		int64_t keep;         /* checkpoints kept besides the best */
-		int64_t stop_after;   /* steps of this process, then checkpoint and exit; 0: no limit */
+		int64_t keep;             /* checkpoints kept besides the best */
+		int64_t stop_after; /* steps of this process, then checkpoint and exit; 0: no limit
+		                     */
 		char device[32];
 		int64_t threads; /* 0: as many as there are cores */
 		bool deterministic;
@@ -58,5 +66,54 @@ struct config {
 		int format; /* enum log_format */
 	} log;
 };
+
+/* What is wrong, all of it at once. Problems of the file come in the order of its lines. */
+struct config_problem {
+	int line; /* of the file; 0: of no line (a flag, the environment) */
+	char text[320];
+};
+struct config_problems {
+	const char *path; /* borrowed: the file's name for the messages, NULL without a file */
+	struct config_problem list[LIMIT_CONFIG_ERRORS];
+	int n;
+	int untold;                      /* met beyond the list's end */
+	int set_at[CONFIG_SETTINGS_MAX]; /* by option: the line it came from, -1: not from the file
+	                                  */
+};
+
+void config_problems_init(struct config_problems *p, const char *path);
+
+/* Text beginning with the key or flag that it is about, no newline. */
+void config_problem(struct config_problems *p, int line, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+
+/* "fashion.json:12: train.lr: …\n" for each problem. */
+int config_problems_text(const struct config_problems *p, struct buf *out) MUST_CHECK;
+
+/* A config that needs no file at all: the cnn preset on Fashion-MNIST. */
+void config_defaults(struct config *c);
+void config_close(struct config *c);
+
+/* The three layers over the defaults, in this order; what is wrong is added to p and leaves its
+ * setting as it was. 0, or ERR_INVALID when something was added (ERR_IO: no such file, told too).
+ * config_read is config_load over bytes in memory. */
+int config_load(struct config *c, const char *path, struct config_problems *p) MUST_CHECK;
+int config_read(
+        struct config *c, const char *text, size_t len, struct config_problems *p) MUST_CHECK;
+int config_env(struct config *c, struct config_problems *p) MUST_CHECK;
+
+/* What single settings cannot tell: pairs of files, part below parts, … After all three. */
+int config_check(const struct config *c, struct config_problems *p) MUST_CHECK;
+
+/* The settings as a JSON file that config_load reads back; with comments, the example file. */
+int config_print(const struct config *c, bool comments, struct buf *out) MUST_CHECK;
+
+/* The model, preset or list, for data of that shape. */
+int config_arch(const struct config *c, const struct shape *input, int64_t classes,
+        struct arch *out, struct err *e) MUST_CHECK;
+
+/* Reads what arch_print wrote; json may be anyone's. *layers is malloc'd and the caller's. */
+int config_parse_model(const char *json, size_t len, struct layer **layers, int *n,
+        struct shape *input, int64_t *classes, struct err *e) MUST_CHECK;
 
 #endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* The command line: which subcommands there are, which flags each takes, and the way from argv to a
+ * checked struct config. */
+#ifndef DUNLIN_AGENT_CLI_H
+#define DUNLIN_AGENT_CLI_H
+
+#include "agent/commands.h"
+#include "agent/config.h"
+
+#include <stdbool.h>
+
+enum command_id {
+	CMD_TRAIN,
+	CMD_EVAL,
+	CMD_EXPORT,
+	CMD_INSPECT,
+	CMD_CONFIG,
+	CMD_HELP,
+	CMD_VERSION,
+	N_COMMANDS
+};
+
+/* A flag that is a subcommand's own and no setting. */
+struct cli_flag {
+	const char *flag;
+	const char *value; /* the value's name in the help; NULL: it takes none */
+	const char *help;
+};
+
+#define CLI_FLAGS_MAX 4
+struct command {
+	const char *name;
+	const char *args; /* "CHECKPOINT OUT.safetensors" */
+	int args_min, args_max;
+	const char *summary;
+	bool settings; /* takes --config and reads the environment */
+	struct cli_flag flags[CLI_FLAGS_MAX];
+};
+extern const struct command commands[N_COMMANDS];
+
+#define CLI_ARGS_MAX 3
+struct cli_args {
+	const char *config;             /* borrowed from argv or the environment; NULL: none */
+	const char *file[CLI_ARGS_MAX]; /* borrowed from argv: the arguments that are no flags */
+	int n_files;
+	const char *own[CLI_FLAGS_MAX]; /* by commands[].flags: the value, "" without one, NULL: not
+	                                   given */
+};
+
+/* The whole front of a subcommand: flags, defaults, config file, environment, checks. True: c and a
+ * are filled, go on (and config_close(c) in the end). False: return *status, since --help was
+ * answered or everything wrong has been told on stderr. */
+bool cli_begin(struct config *c, struct cli_args *a, enum command_id id, int argc, char **argv,
+        int *status) MUST_CHECK;
+
+/* The value of one of the subcommand's own flags, or NULL: cli_own(&a, CMD_EVAL, "--json"). */
+const char *cli_own(const struct cli_args *a, enum command_id id, const char *flag);
+
+/* "dunlin: …" on stderr, and what to try; returns EXIT_USAGE. */
+int cli_usage_error(enum command_id id, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

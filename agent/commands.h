@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* The subcommands and what they exit with. Each cmd_ function takes the arguments after the
+ * program's name (argv[0] is the subcommand) and returns one of the exit codes. */
+#ifndef DUNLIN_AGENT_COMMANDS_H
+#define DUNLIN_AGENT_COMMANDS_H
+
+#include "agent/base/err.h"
+
+#define EXIT_CODES(X)                                                                       \
+	X(EXIT_OK, 0, "done; also after SIGINT or SIGTERM, once the checkpoint is written") \
+	X(EXIT_FAILED, 1, "an unexpected failure: memory, disk, output")                    \
+	X(EXIT_USAGE, 2, "wrong usage: an unknown subcommand, flag or argument")            \
+	X(EXIT_CONFIG, 3, "a setting is wrong, in the config file or the environment")      \
+	X(EXIT_DATA, 4, "data is missing or wrong")                                         \
+	X(EXIT_MODEL, 5, "a model, checkpoint or weights file is missing or wrong")         \
+	X(EXIT_DIVERGED, 6, "training diverged: the loss is not a finite number")           \
+	X(EXIT_DEVICE, 7, "the device failed or is not there")                              \
+	X(EXIT_INTERRUPTED, 8, "a second signal came before the checkpoint was written")
+
+enum exit_code {
+#define X(name, value, text) name = value,
+	EXIT_CODES(X)
+#undef X
+};
+
+/* The exit code for an error: some say it by themselves (device, not finite, usage, memory), the
+ * others mean whatever the caller was busy with, such as EXIT_DATA. 0 gives EXIT_OK. */
+int exit_code(int err_code, enum exit_code busy_with);
+
+int cmd_train(int argc, char **argv);
+int cmd_eval(int argc, char **argv);
+int cmd_export(int argc, char **argv);
+int cmd_inspect(int argc, char **argv);
+int cmd_config(int argc, char **argv);
+
+#endif
