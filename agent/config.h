@@ -7,6 +7,7 @@
 #include "agent/base/buf.h"
 #include "agent/base/err.h"
 #include "agent/base/limits.h"
+#include "agent/base/log.h"
 #include "model/arch.h"
 #include "model/data.h"
 #include "model/optim.h"
@@ -16,8 +17,6 @@
 #include <stdint.h>
 
 #define CONFIG_SETTINGS_MAX 64 /* rows of the options table, at most */
-
-enum log_format { LOG_TEXT, LOG_JSON };
 
 struct config {
 	/* "model": a preset's name, or {"layers": [...]} */

@@ -25,7 +25,13 @@ int buf_printf(struct buf *b, const char *fmt, ...) MUST_CHECK __attribute__((fo
 /* Appends a JSON string literal, quotes included; bytes that are not UTF-8 become U+FFFD. */
 int buf_json_string(struct buf *b, const char *s) MUST_CHECK;
 
-/* Appends a whole regular file. */
+/* One character of *text made safe to print: *text moves past it, out receives its bytes (no NUL),
+ * their number is returned. Control characters become \n, \u001b and the like, a byte that is not
+ * UTF-8 becomes U+FFFD; quotes and backslashes stay. *text must not be at its end. */
+#define BUF__ESCAPE_MAX 8
+size_t buf__escape(const char **text, char out[BUF__ESCAPE_MAX]);
+
+/* Appends a whole regular file; unchanged when that fails. */
 int file_read(struct buf *b, const char *path, struct err *e) MUST_CHECK;
 
 /* Creates every missing folder of path, like mkdir -p. */

@@ -58,10 +58,14 @@ int err_prefix(struct err *e, const char *fmt, ...)
 	vsnprintf(head, sizeof head, fmt, ap);
 	va_end(ap);
 	memcpy(tail, e->msg, sizeof tail);
-	size_t n = strlen(head), room = sizeof e->msg - 1;
+	size_t room = sizeof e->msg - sizeof ": ", n = strlen(head), m = strlen(tail);
 	if (n > room / 2) /* the cause matters more than where it was met */
 		n = room / 2;
+	if (m > room - n)
+		m = room - n;
 	memcpy(e->msg, head, n);
-	snprintf(e->msg + n, sizeof e->msg - n, ": %s", tail);
+	memcpy(e->msg + n, ": ", 2);
+	memcpy(e->msg + n + 2, tail, m);
+	e->msg[n + 2 + m] = '\0';
 	return e->code;
 }
