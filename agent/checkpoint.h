@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* A checkpoint: everything that a trainer needs to go on as if it had never stopped, in one
+ * safetensors file. The weights are ordinary tensors in it, so any reader of safetensors can use
+ * them; the rest is
+ *
+ *     optim.m, optim.v   the optimiser's state, flat, F32, n_total
+ *     __metadata__       format, version, model, device, choices, the numbers of
+ *                        struct checkpoint_state, and crc32 over all metadata and all data
+ */
+#ifndef DUNLIN_AGENT_CHECKPOINT_H
+#define DUNLIN_AGENT_CHECKPOINT_H
+
+#include "agent/base/err.h"
+#include "agent/weights.h"
+#include "model/arch.h"
+#include "model/optim.h"
+#include "model/safetensors.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CHECKPOINT_FORMAT "dunlin-checkpoint"
+#define CHECKPOINT_VERSION 1
+
+struct checkpoint_state {
+	uint64_t step, samples;  /* done so far in the run */
+	uint64_t epoch, sample;  /* the loader's position */
+	uint64_t n_train;        /* samples in this agent's part of the data */
+	uint64_t optimizer;      /* enum optim_kind */
+	uint64_t optim_steps;
+	int64_t batch, accumulate;
+	int64_t train_seed, data_seed;
+	double mean, std;
+	uint64_t best_step; /* 0: there is no best one */
+	double best_loss;   /* validation loss at best_step */
+};
+
+/* All of it borrowed: what checkpoint_write puts into the file. */
+struct checkpoint_source {
+	const struct arch *arch;
+	struct checkpoint_state state;
+	const char *device;  /* the backend's name */
+	const char *choices; /* the backend's choices made by timing, or "" */
+	const float *params, *m, *v; /* n_total floats each; m and v may be NULL */
+};
+
+/* Atomic. ERR_NONFINITE, and nothing written, when a value is not finite. */
+int checkpoint_write(const char *path, const struct checkpoint_source *s, struct err *e) MUST_CHECK;
+
+/* A checkpoint that was read and found whole. */
+struct checkpoint {
+	struct st_file file;
+	struct checkpoint_state state;
+	const char *model, *device, *choices; /* in file */
+	const struct st_tensor *m, *v;        /* in file, or NULL */
+};
+
+/* ERR_FORMAT or ERR_NONFINITE: damaged. ERR_UNSUPPORTED: a newer version. ERR_MISMATCH: a sound
+ * file, but not a checkpoint. */
+int checkpoint_open(struct checkpoint *c, const char *path, struct err *e) MUST_CHECK;
+
+/* The same over bytes in memory, which must outlive c. */
+int checkpoint_parse(struct checkpoint *c, const void *bytes, size_t len, struct err *e) MUST_CHECK;
+
+void checkpoint_close(struct checkpoint *c);
+
+#endif
