@@ -27,30 +27,30 @@ static const struct field {
 	enum field_type type;
 	size_t offset;
 } fields[] = {
-	{"step", TYPE_U64, offsetof(struct checkpoint_state, step)},
-	{"samples", TYPE_U64, offsetof(struct checkpoint_state, samples)},
-	{"epoch", TYPE_U64, offsetof(struct checkpoint_state, epoch)},
-	{"sample", TYPE_U64, offsetof(struct checkpoint_state, sample)},
-	{"train_samples", TYPE_U64, offsetof(struct checkpoint_state, n_train)},
-	{"optim_steps", TYPE_U64, offsetof(struct checkpoint_state, optim_steps)},
-	{"batch", TYPE_I64, offsetof(struct checkpoint_state, batch)},
-	{"accumulate", TYPE_I64, offsetof(struct checkpoint_state, accumulate)},
-	{"train_seed", TYPE_I64, offsetof(struct checkpoint_state, train_seed)},
-	{"data_seed", TYPE_I64, offsetof(struct checkpoint_state, data_seed)},
-	{"mean", TYPE_F64, offsetof(struct checkpoint_state, mean)},
-	{"std", TYPE_F64, offsetof(struct checkpoint_state, std)},
-	{"best_step", TYPE_U64, offsetof(struct checkpoint_state, best_step)},
-	{"best_loss", TYPE_F64, offsetof(struct checkpoint_state, best_loss)},
+        {"step", TYPE_U64, offsetof(struct checkpoint_state, step)},
+        {"samples", TYPE_U64, offsetof(struct checkpoint_state, samples)},
+        {"epoch", TYPE_U64, offsetof(struct checkpoint_state, epoch)},
+        {"sample", TYPE_U64, offsetof(struct checkpoint_state, sample)},
+        {"train_samples", TYPE_U64, offsetof(struct checkpoint_state, n_train)},
+        {"optim_steps", TYPE_U64, offsetof(struct checkpoint_state, optim_steps)},
+        {"batch", TYPE_I64, offsetof(struct checkpoint_state, batch)},
+        {"accumulate", TYPE_I64, offsetof(struct checkpoint_state, accumulate)},
+        {"train_seed", TYPE_I64, offsetof(struct checkpoint_state, train_seed)},
+        {"data_seed", TYPE_I64, offsetof(struct checkpoint_state, data_seed)},
+        {"mean", TYPE_F64, offsetof(struct checkpoint_state, mean)},
+        {"std", TYPE_F64, offsetof(struct checkpoint_state, std)},
+        {"best_step", TYPE_U64, offsetof(struct checkpoint_state, best_step)},
+        {"best_loss", TYPE_F64, offsetof(struct checkpoint_state, best_loss)},
 };
 
 #define N_FIELDS (sizeof fields / sizeof fields[0])
-#define N_META (N_FIELDS + 7) /* format, version, model, device, choices, optimizer, crc32 */
+#define N_META (N_FIELDS + 8) /* and format, version, model, backend, device, choices, … */
 
 static const char *const optimizers[] = {[OPTIM_SGD] = "sgd", [OPTIM_ADAMW] = "adamw"};
 
 /* Over the metadata (but crc32 itself) and then the data, both in the file's order. */
 static uint32_t checksum(
-	const struct st_meta *meta, int n_meta, const struct st_tensor *tensors, int n_tensors)
+        const struct st_meta *meta, int n_meta, const struct st_tensor *tensors, int n_tensors)
 {
 	uLong crc = crc32(0, NULL, 0);
 
@@ -113,10 +113,10 @@ static int list_tensors(const struct checkpoint_source *s, struct st_tensor *out
 	for (; n < a->n_views; n++)
 		weights_view(&a->views[n], s->params, &out[n]);
 	const struct st_tensor state = {
-		.dtype = ST_F32,
-		.rank = 1,
-		.dim = {(int64_t)a->n_total},
-		.bytes = a->n_total * sizeof(float),
+	        .dtype = ST_F32,
+	        .rank = 1,
+	        .dim = {(int64_t)a->n_total},
+	        .bytes = a->n_total * sizeof(float),
 	};
 	if (s->m != NULL) {
 		out[n] = state;
@@ -155,7 +155,7 @@ int checkpoint_write(const char *path, const struct checkpoint_source *s, struct
 
 		if (weights_nonfinite(tensors[i].data, count) < count) {
 			rc = err_set(e, ERR_NONFINITE, "%s has values that are not finite",
-				tensors[i].name);
+			        tensors[i].name);
 			goto out;
 		}
 	}
@@ -163,6 +163,7 @@ int checkpoint_write(const char *path, const struct checkpoint_source *s, struct
 	meta[n++] = (struct st_meta){"format", CHECKPOINT_FORMAT};
 	meta[n++] = (struct st_meta){"version", version};
 	meta[n++] = (struct st_meta){"model", model.data};
+	meta[n++] = (struct st_meta){"backend", s->backend};
 	meta[n++] = (struct st_meta){"device", s->device};
 	meta[n++] = (struct st_meta){"choices", s->choices};
 	meta[n++] = (struct st_meta){"optimizer", optimizers[s->state.optimizer]};
@@ -186,15 +187,15 @@ static int check_kind(const struct st_file *f, struct err *e)
 
 	if (format == NULL || strcmp(format, CHECKPOINT_FORMAT) != 0)
 		return err_set(e, ERR_MISMATCH, "not a checkpoint of Dunlin%s",
-			format != NULL && strcmp(format, WEIGHTS_FORMAT) == 0
-				? " but exported weights: use --init-from"
-				: "");
+		        format != NULL && strcmp(format, WEIGHTS_FORMAT) == 0
+		                ? " but exported weights: use --init-from"
+		                : "");
 	if (version == NULL || !text_u64(version, &v) || v == 0)
 		return err_set(e, ERR_FORMAT, "damaged: no version number");
 	if (v > CHECKPOINT_VERSION)
 		return err_set(e, ERR_UNSUPPORTED,
-			"version %" PRIu64 " is newer than this program's %d: update dunlin", v,
-			CHECKPOINT_VERSION);
+		        "version %" PRIu64 " is newer than this program's %d: update dunlin", v,
+		        CHECKPOINT_VERSION);
 	return 0;
 }
 
@@ -204,7 +205,7 @@ static int check_sum(const struct st_file *f, struct err *e)
 	char want[16];
 
 	snprintf(want, sizeof want, "%08" PRIx32,
-		checksum(f->meta, f->n_meta, f->tensors, f->n_tensors));
+	        checksum(f->meta, f->n_meta, f->tensors, f->n_tensors));
 	if (text == NULL || strcmp(text, want) != 0)
 		return err_set(e, ERR_FORMAT, "damaged: its checksum does not fit its content");
 	return 0;
@@ -220,24 +221,24 @@ static int read_state(const struct st_file *f, struct checkpoint_state *s, struc
 
 		if (text == NULL || !parse_field(&fields[i], text, s))
 			return err_set(e, ERR_FORMAT, "damaged: no usable \"%s\" in the metadata",
-				fields[i].key);
+			        fields[i].key);
 	}
 	while (kind != NULL && k < sizeof optimizers / sizeof optimizers[0] &&
-		strcmp(kind, optimizers[k]) != 0)
+	        strcmp(kind, optimizers[k]) != 0)
 		k++;
 	if (kind == NULL || k == sizeof optimizers / sizeof optimizers[0])
 		return err_set(e, ERR_FORMAT, "damaged: no known optimizer in the metadata");
 	s->optimizer = k;
 	if (s->n_train == 0 || s->sample >= s->n_train || s->step > s->samples || s->batch < 1 ||
-		s->batch > LIMIT_BATCH || s->accumulate < 1 || s->accumulate > LIMIT_BATCH ||
-		s->best_step > s->step || s->std < 1e-9)
+	        s->batch > LIMIT_BATCH || s->accumulate < 1 || s->accumulate > LIMIT_BATCH ||
+	        s->best_step > s->step || s->std < 1e-9)
 		return err_set(e, ERR_FORMAT, "damaged: its numbers contradict each other");
 	return 0;
 }
 
 /* The tensor of that name, checked to be a flat and finite fp32 vector; NULL when absent. */
 static int read_vector(
-	const struct st_file *f, const char *name, const struct st_tensor **out, struct err *e)
+        const struct st_file *f, const char *name, const struct st_tensor **out, struct err *e)
 {
 	const struct st_tensor *t = st_find(f, name);
 
@@ -267,9 +268,10 @@ static int read_checkpoint(struct checkpoint *c, struct err *e)
 	if (rc != 0)
 		return rc;
 	c->model = st_meta(f, "model");
+	c->backend = st_meta(f, "backend");
 	c->device = st_meta(f, "device");
 	c->choices = st_meta(f, "choices");
-	if (c->model == NULL || c->device == NULL || c->choices == NULL)
+	if (c->model == NULL || c->backend == NULL || c->device == NULL || c->choices == NULL)
 		return err_set(e, ERR_FORMAT, "damaged: metadata is missing");
 	return 0;
 }

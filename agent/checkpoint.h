@@ -4,7 +4,7 @@
  * them; the rest is
  *
  *     optim.m, optim.v   the optimiser's state, flat, F32, n_total
- *     __metadata__       format, version, model, device, choices, the numbers of
+ *     __metadata__       format, version, model, backend, device, choices, the numbers of
  *                        struct checkpoint_state, and crc32 over all metadata and all data
  */
 #ifndef DUNLIN_AGENT_CHECKPOINT_H
@@ -23,10 +23,10 @@
 #define CHECKPOINT_VERSION 1
 
 struct checkpoint_state {
-	uint64_t step, samples;  /* done so far in the run */
-	uint64_t epoch, sample;  /* the loader's position */
-	uint64_t n_train;        /* samples in this agent's part of the data */
-	uint64_t optimizer;      /* enum optim_kind */
+	uint64_t step, samples; /* done so far in the run */
+	uint64_t epoch, sample; /* the loader's position */
+	uint64_t n_train;       /* samples in this agent's part of the data */
+	uint64_t optimizer;     /* enum optim_kind */
 	uint64_t optim_steps;
 	int64_t batch, accumulate;
 	int64_t train_seed, data_seed;
@@ -39,8 +39,9 @@ struct checkpoint_state {
 struct checkpoint_source {
 	const struct arch *arch;
 	struct checkpoint_state state;
-	const char *device;  /* the backend's name */
-	const char *choices; /* the backend's choices made by timing, or "" */
+	const char *backend;         /* its name */
+	const char *device;          /* struct device's text */
+	const char *choices;         /* the backend's choices made by timing, or "" */
 	const float *params, *m, *v; /* n_total floats each; m and v may be NULL */
 };
 
@@ -51,8 +52,8 @@ int checkpoint_write(const char *path, const struct checkpoint_source *s, struct
 struct checkpoint {
 	struct st_file file;
 	struct checkpoint_state state;
-	const char *model, *device, *choices; /* in file */
-	const struct st_tensor *m, *v;        /* in file, or NULL */
+	const char *model, *backend, *device, *choices; /* in file */
+	const struct st_tensor *m, *v;                  /* in file, or NULL */
 };
 
 /* ERR_FORMAT or ERR_NONFINITE: damaged. ERR_UNSUPPORTED: a newer version. ERR_MISMATCH: a sound

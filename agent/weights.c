@@ -76,18 +76,18 @@ size_t weights_nonfinite(const void *data, size_t n)
 void weights_view(const struct param_view *v, const float *params, struct st_tensor *out)
 {
 	*out = (struct st_tensor){
-		.name = v->name,
-		.dtype = ST_F32,
-		.rank = v->shape.rank,
-		.bytes = v->count * sizeof(float),
-		.data = params + v->offset,
+	        .name = v->name,
+	        .dtype = ST_F32,
+	        .rank = v->shape.rank,
+	        .bytes = v->count * sizeof(float),
+	        .data = params + v->offset,
 	};
 	for (int i = 0; i < v->shape.rank; i++)
 		out->dim[i] = v->shape.dim[i];
 }
 
 int weights_write(const char *path, const struct arch *a, const struct weights_info *info,
-	const float *params, struct err *e)
+        const float *params, struct err *e)
 {
 	struct st_tensor *tensors = NULL;
 	struct buf model;
@@ -114,13 +114,13 @@ int weights_write(const char *path, const struct arch *a, const struct weights_i
 	snprintf(step, sizeof step, "%" PRIu64, info->step);
 	snprintf(samples, sizeof samples, "%" PRIu64, info->samples);
 	const struct st_meta meta[] = {
-		{"format", WEIGHTS_FORMAT},
-		{"version", WEIGHTS_VERSION},
-		{"model", model.data},
-		{"mean", mean},
-		{"std", std},
-		{"step", step},
-		{"samples", samples},
+	        {"format", WEIGHTS_FORMAT},
+	        {"version", WEIGHTS_VERSION},
+	        {"model", model.data},
+	        {"mean", mean},
+	        {"std", std},
+	        {"step", step},
+	        {"samples", samples},
 	};
 	rc = st_write(path, tensors, a->n_views, meta, (int)(sizeof meta / sizeof meta[0]), e);
 out:
@@ -155,7 +155,7 @@ int weights_normalisation(const struct st_file *f, double *mean, double *std, st
 	if (m == NULL || s == NULL)
 		return err_set(e, ERR_NOTFOUND, "the file's metadata has no mean and std");
 	if (!text_f64(m, mean) || !text_f64(s, std) || fabs(*mean) > 1e6 || *std < 1e-9 ||
-		*std > 1e6)
+	        *std > 1e6)
 		return err_set(e, ERR_FORMAT, "metadata: mean or std is not a usable number");
 	return 0;
 }
@@ -189,7 +189,8 @@ static const char *dims_text(const struct st_tensor *t, char *out, size_t size)
 
 	out[0] = '\0';
 	for (int i = 0; i < t->rank && used < size; i++) {
-		int n = snprintf(out + used, size - used, "%s%" PRId64, i > 0 ? "x" : "", t->dim[i]);
+		int n = snprintf(
+		        out + used, size - used, "%s%" PRId64, i > 0 ? "x" : "", t->dim[i]);
 
 		used += (size_t)n;
 	}
@@ -219,13 +220,13 @@ __attribute__((format(printf, 2, 3))) static void tell(struct trouble *t, const 
 }
 
 static void check_tensor(const struct param_view *v, const struct st_tensor *t,
-	struct trouble *shape, struct trouble *type, struct trouble *value)
+        struct trouble *shape, struct trouble *type, struct trouble *value)
 {
 	char have[128], want[64];
 
 	if (!same_shape(v, t))
 		tell(shape, "%s: %s, not %s", v->name, dims_text(t, have, sizeof have),
-			shape_text(&v->shape, want));
+		        shape_text(&v->shape, want));
 	else if (t->dtype != ST_F32)
 		tell(type, "%s: %s, not F32", v->name, st_dtype_text(t->dtype));
 	else if (weights_nonfinite(t->data, v->count) < v->count)
@@ -236,9 +237,9 @@ int weights_check(const struct st_file *f, const struct arch *a, struct err *e)
 {
 	struct trouble all[5] = {{0}};
 	struct trouble *missing = &all[0], *extra = &all[1], *shape = &all[2], *type = &all[3],
-		       *value = &all[4];
+	               *value = &all[4];
 	static const char *const what[] = {
-		"missing", "not in the model", "of another shape", "of another type", "not finite"};
+	        "missing", "not in the model", "of another shape", "of another type", "not finite"};
 	char text[sizeof e->msg] = "";
 	size_t used = 0;
 
@@ -257,8 +258,8 @@ int weights_check(const struct st_file *f, const struct arch *a, struct err *e)
 		if (all[i].count == 0 || used >= sizeof text)
 			continue;
 		int n = snprintf(text + used, sizeof text - used, "%s%d %s (%s%s)",
-			used > 0 ? "; " : "", all[i].count, what[i], all[i].text,
-			all[i].count > NAMED_MAX ? ", …" : "");
+		        used > 0 ? "; " : "", all[i].count, what[i], all[i].text,
+		        all[i].count > NAMED_MAX ? ", …" : "");
 		used += (size_t)n;
 	}
 	if (used == 0)

@@ -23,14 +23,14 @@ struct weights_info {
 /* Writes the tensors under their names, and the metadata model, mean, std, step and samples. params
  * has n_total floats. Atomic. Values that are not finite are ERR_NONFINITE, nothing is written. */
 int weights_write(const char *path, const struct arch *a, const struct weights_info *info,
-	const float *params, struct err *e) MUST_CHECK;
+        const float *params, struct err *e) MUST_CHECK;
 
 /* The model that the file's metadata describes; ERR_NOTFOUND when it describes none. */
 int weights_arch(const struct st_file *f, struct arch *out, struct err *e) MUST_CHECK;
 
 /* mean and std from the metadata; ERR_NOTFOUND when there are none. */
-int weights_normalisation(const struct st_file *f, double *mean, double *std, struct err *e)
-	MUST_CHECK;
+int weights_normalisation(
+        const struct st_file *f, double *mean, double *std, struct err *e) MUST_CHECK;
 
 /* Every tensor of the model is there as F32 with its shape, finite, and nothing else is there (but
  * the optimiser's state of a checkpoint). The error names what is wrong, the first few of it. */

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT */
+/* A trainer's state to a file and back.
+ *
+ * Saving copies parameters and optimiser state to the host and writes them; the trainer stays as it
+ * was whatever happens. Restoring first compares everything (model, optimiser, data, every tensor)
+ * and reads into memory of its own, and only then lets go of what the trainer had. A failure after
+ * that point can only be the device's.
+ *
+ * A backend may have timed which kernel is fastest for a shape. Another choice means other
+ * rounding, so the choices travel with the checkpoint, and the net is built again with them. */
+#include "agent/trainer.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *device_choices(struct device *d)
+{
+	return d->backend->choices != NULL ? d->backend->choices(d) : "";
+}
+
+/* Parameters, m and v on the host, one after the other. */
+static float *host_copy(struct trainer *t)
+{
+	const size_t n = t->arch.n_total;
+	struct device *d = t->dev;
+	float *host = malloc(3 * n * sizeof *host);
+
+	if (host == NULL)
+		return NULL;
+	net_get_params(t->net, host);
+	if (t->optim.m != NULL)
+		d->backend->download(d, host + n, t->optim.m, n * sizeof *host);
+	if (t->optim.v != NULL)
+		d->backend->download(d, host + 2 * n, t->optim.v, n * sizeof *host);
+	return host;
+}
+
+int trainer_save(struct trainer *t, const char *path, struct err *e)
+{
+	const struct config *c = t->config;
+	const struct loader_position at = loader_position(t->loader);
+	const size_t n = t->arch.n_total;
+	float *host = host_copy(t);
+	int rc;
+
+	if (host == NULL)
+		return err_set(
+		        e, ERR_NOMEM, "save %s: no memory for a copy of the parameters", path);
+	const struct checkpoint_source s = {
+	        .arch = &t->arch,
+	        .state =
+	                {
+	                        .step = t->step,
+	                        .samples = t->samples,
+	                        .epoch = at.epoch,
+	                        .sample = at.sample,
+	                        .n_train = t->n_train,
+	                        .optimizer = c->train.optim.kind,
+	                        .optim_steps = t->optim.steps,
+	                        .batch = c->train.batch,
+	                        .accumulate = c->train.accumulate,
+	                        .train_seed = c->train.seed,
+	                        .data_seed = c->data.seed,
+	                        .mean = t->mean,
+	                        .std = t->std,
+	                        .best_step = t->best_step,
+	                        .best_loss = t->best_loss,
+	                },
+	        .backend = t->dev->backend->name,
+	        .device = t->dev->text,
+	        .choices = device_choices(t->dev),
+	        .params = host,
+	        .m = t->optim.m != NULL ? host + n : NULL,
+	        .v = t->optim.v != NULL ? host + 2 * n : NULL,
+	};
+	rc = checkpoint_write(path, &s, e);
+	if (rc != 0)
+		err_prefix(e, "save %s", path);
+	free(host);
+	return rc;
+}
+
+int trainer_export(struct trainer *t, const char *path, struct err *e)
+{
+	const struct weights_info info = {
+	        .mean = t->mean, .std = t->std, .step = t->step, .samples = t->samples};
+	float *params = malloc(t->arch.n_total * sizeof *params);
+	int rc;
+
+	if (params == NULL)
+		return err_set(e, ERR_NOMEM, "export %s: no memory for the parameters", path);
+	net_get_params(t->net, params);
+	rc = weights_write(path, &t->arch, &info, params, e);
+	if (rc != 0)
+		err_prefix(e, "export %s", path);
+	free(params);
+	return rc;
+}
+
+__attribute__((format(printf, 2, 3))) static void note(
+        struct trainer_notes *notes, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (notes == NULL || notes->n == TRAINER_NOTES_MAX)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(notes->text[notes->n++], sizeof notes->text[0], fmt, ap);
+	va_end(ap);
+}
+
+static int check_model(const struct trainer *t, const struct checkpoint *c, struct err *e)
+{
+	struct buf ours;
+	int rc;
+
+	buf_init(&ours, LIMIT_SAFETENSORS_HEADER);
+	rc = arch_print(&t->arch, &ours);
+	if (rc != 0)
+		err_set(e, rc, "%s", err_text(rc));
+	else if (strcmp(ours.data, c->model) != 0)
+		rc = err_set(e, ERR_MISMATCH,
+		        "it holds another model than the config's: compare \"dunlin inspect\" with "
+		        "the setting model, or start anew in another run.out");
+	buf_close(&ours);
+	return rc;
+}
+
+static int check_vector(const struct trainer *t, const char *name, const struct st_tensor *have,
+        const float *want, struct err *e)
+{
+	if ((have != NULL) != (want != NULL))
+		return err_set(e, ERR_MISMATCH, "%s %s: train.optimizer or train.momentum differs",
+		        have != NULL ? "it holds" : "it lacks", name);
+	if (have != NULL && have->bytes != t->arch.n_total * sizeof(float))
+		return err_set(e, ERR_MISMATCH, "%s has %" PRIu64 " values, the model %zu", name,
+		        have->bytes / sizeof(float), t->arch.n_total);
+	return 0;
+}
+
+static int check_fit(const struct trainer *t, const struct checkpoint *c, struct err *e)
+{
+	int rc = check_model(t, c, e);
+
+	if (rc == 0 && c->state.optimizer != t->config->train.optim.kind)
+		rc = err_set(e, ERR_MISMATCH,
+		        "train.optimizer: it was written with %s; resume with that, or take its "
+		        "weights "
+		        "alone with --init-from",
+		        c->state.optimizer == OPTIM_SGD ? "sgd" : "adamw");
+	if (rc == 0 && c->state.n_train != t->n_train)
+		rc = err_set(e, ERR_MISMATCH,
+		        "it was written with %" PRIu64
+		        " training samples, the data now give %" PRIu32
+		        ": set the data files, data.validation and data.partition as they were",
+		        c->state.n_train, t->n_train);
+	/* A place in the data and a normalisation mean something for the same data only. */
+	if (rc == 0 && (c->state.mean != t->mean || c->state.std != t->std))
+		rc = err_set(e, ERR_MISMATCH,
+		        "it was written with other training data (mean %.6g, now %.6g): set the "
+		        "data "
+		        "as it was, or take its weights alone with --init-from",
+		        c->state.mean, t->mean);
+	if (rc == 0)
+		rc = check_vector(t, "optim.m", c->m, t->optim.m, e);
+	if (rc == 0)
+		rc = check_vector(t, "optim.v", c->v, t->optim.v, e);
+	if (rc == 0)
+		rc = weights_check(&c->file, &t->arch, e);
+	return rc;
+}
+
+/* What changes the bits that follow, but is a thing a user may want. */
+static void note_changes(
+        const struct trainer *t, const struct checkpoint *c, struct trainer_notes *notes)
+{
+	const struct {
+		const char *key;
+		int64_t was, is;
+	} all[] = {
+	        {"train.batch", c->state.batch, t->config->train.batch},
+	        {"train.accumulate", c->state.accumulate, t->config->train.accumulate},
+	        {"train.seed", c->state.train_seed, t->config->train.seed},
+	        {"data.seed", c->state.data_seed, t->config->data.seed},
+	};
+
+	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+		if (all[i].was != all[i].is)
+			note(notes,
+			        "%s was %" PRId64 " and is %" PRId64
+			        " now: the run goes on, but not as it would have",
+			        all[i].key, all[i].was, all[i].is);
+	/* The text names library and threads too: either changes how sums are rounded. */
+	if (strcmp(c->device, t->dev->text) != 0)
+		note(notes,
+		        "it was written on %.80s: the run goes on, but its last bits may differ",
+		        c->device);
+}
+
+/* Makes the device choose as it did then. The old net is kept when it refuses. */
+static int rebuild(
+        struct trainer *t, const char *choices, struct trainer_notes *notes, struct err *e)
+{
+	struct device *d = t->dev;
+	struct err why;
+	int rc;
+
+	if (d->backend->choose == NULL || choices[0] == '\0' ||
+	        strcmp(device_choices(d), choices) == 0)
+		return 0;
+	if (d->backend->choose(d, choices, &why) != 0) {
+		note(notes,
+		        "this device cannot choose its kernels as the checkpoint's did: the last "
+		        "bits may differ");
+		return 0;
+	}
+	optim_close(&t->optim);
+	memset(&t->optim, 0, sizeof t->optim);
+	net_free(t->net);
+	t->net = NULL;
+	rc = net_new(&t->net, &t->arch, d, t->config->train.batch, e);
+	if (rc == 0)
+		rc = optim_init(&t->optim, &t->config->train.optim, t->net, e);
+	return rc;
+}
+
+int trainer_restore(
+        struct trainer *t, const struct checkpoint *c, struct trainer_notes *notes, struct err *e)
+{
+	const struct loader_position at = {.epoch = c->state.epoch, .sample = c->state.sample};
+	const size_t n = t->arch.n_total;
+	struct loader *loader = NULL;
+	float *host = NULL;
+	int rc;
+
+	if (notes != NULL)
+		notes->n = 0;
+	rc = check_fit(t, c, e);
+	if (rc != 0)
+		return rc;
+	host = malloc(3 * n * sizeof *host);
+	if (host == NULL)
+		return err_set(e, ERR_NOMEM, "no memory for %zu parameters", n);
+	rc = trainer__loader(t, &loader, at, e);
+	if (rc != 0)
+		goto out;
+	note_changes(t, c, notes);
+	rc = rebuild(t, strcmp(c->backend, t->dev->backend->name) == 0 ? c->choices : "", notes, e);
+	if (rc != 0)
+		goto out;
+
+	/* From here on nothing fails. The copies also align what lies unaligned in the file. */
+	weights_copy(&c->file, &t->arch, host);
+	net_set_params(t->net, host);
+	if (c->m != NULL) {
+		memcpy(host + n, c->m->data, n * sizeof *host);
+		t->dev->backend->upload(t->dev, t->optim.m, host + n, n * sizeof *host);
+	}
+	if (c->v != NULL) {
+		memcpy(host + 2 * n, c->v->data, n * sizeof *host);
+		t->dev->backend->upload(t->dev, t->optim.v, host + 2 * n, n * sizeof *host);
+	}
+	t->optim.steps = c->state.optim_steps;
+	t->step = c->state.step;
+	t->samples = c->state.samples;
+	t->best_step = c->state.best_step;
+	t->best_loss = c->state.best_loss;
+	loader_free(t->loader);
+	t->loader = loader;
+	loader = NULL;
+out:
+	loader_free(loader);
+	free(host);
+	return rc;
+}
+
+int trainer_init_from(struct trainer *t, const char *path, struct err *e)
+{
+	struct st_file f;
+	float *host = NULL;
+	int rc = st_open(&f, path, e);
+
+	if (rc != 0)
+		return rc;
+	rc = weights_check(&f, &t->arch, e);
+	if (rc != 0) {
+		err_prefix(e, "%s", path);
+		goto out;
+	}
+	host = malloc(t->arch.n_total * sizeof *host);
+	if (host == NULL) {
+		rc = err_set(e, ERR_NOMEM, "no memory for %zu parameters", t->arch.n_total);
+		goto out;
+	}
+	weights_copy(&f, &t->arch, host);
+	net_set_params(t->net, host);
+out:
+	free(host);
+	st_close(&f);
+	return rc;
+}
