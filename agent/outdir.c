@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/* A run's folder: its lock, its checkpoints by number, and which of them may go.
+ *
+ * Files are written elsewhere, each atomically, so whatever stands under its final name was whole
+ * once. What may go wrong: two processes by mistake in one folder (flock, which the kernel lets go
+ * of whatever way a process ends), the rest of a write that was cut off (NAME.tmp, removed at
+ * start), and a disk that damaged a checkpoint since (put aside, the one before it is taken). */
+#include "agent/outdir.h"
+
+#include "agent/base/buf.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#define PREFIX "checkpoint-"
+#define SUFFIX ".safetensors"
+#define DIGITS 12
+
+const char *outdir_file(const struct outdir *o, const char *name, char out[OUTDIR_PATH])
+{
+	snprintf(out, OUTDIR_PATH, "%s/%s", o->path, name);
+	return out;
+}
+
+const char *outdir_checkpoint(const struct outdir *o, uint64_t step, char out[OUTDIR_PATH])
+{
+	snprintf(out, OUTDIR_PATH, "%s/" PREFIX "%0*" PRIu64 SUFFIX, o->path, DIGITS, step);
+	return out;
+}
+
+static bool checkpoint_name(const char *name, uint64_t *step)
+{
+	char digits[24], again[64];
+	size_t len = strlen(name), fixed = strlen(PREFIX) + strlen(SUFFIX);
+
+	if (len <= fixed || len - fixed >= sizeof digits ||
+		strncmp(name, PREFIX, strlen(PREFIX)) != 0)
+		return false;
+	memcpy(digits, name + strlen(PREFIX), len - fixed);
+	digits[len - fixed] = '\0';
+	if (!text_u64(digits, step))
+		return false;
+	snprintf(again, sizeof again, PREFIX "%0*" PRIu64 SUFFIX, DIGITS, *step);
+	return strcmp(name, again) == 0;
+}
+
+static bool leftover_name(const char *name)
+{
+	const char *end = SUFFIX ".tmp";
+	size_t len = strlen(name);
+
+	return len > strlen(end) && strcmp(name + len - strlen(end), end) == 0;
+}
+
+static int remove_leftovers(const struct outdir *o, struct err *e)
+{
+	DIR *dir = opendir(o->path);
+	struct dirent *d;
+	int rc = 0;
+
+	if (dir == NULL)
+		return err_errno(e, "%s", o->path);
+	while (rc == 0 && (d = readdir(dir)) != NULL)
+		if (leftover_name(d->d_name) && unlinkat(dirfd(dir), d->d_name, 0) != 0)
+			rc = err_errno(e, "%s/%s: remove", o->path, d->d_name);
+	closedir(dir);
+	return rc;
+}
+
+int outdir_open(struct outdir *o, const char *path, struct err *e)
+{
+	char lock[OUTDIR_PATH];
+	int rc;
+
+	*o = (struct outdir){.path = path, .lock = -1};
+	rc = file_mkdirs(path, e);
+	if (rc != 0)
+		return rc;
+	o->lock = open(outdir_file(o, ".lock", lock), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	if (o->lock < 0)
+		return err_errno(e, "%s", lock);
+	if (flock(o->lock, LOCK_EX | LOCK_NB) != 0)
+		rc = errno == EWOULDBLOCK ? err_set(e, ERR_BUSY,
+		                                    "%s: another dunlin is at work in this folder: "
+		                                    "choose another --out",
+		                                    path)
+		                          : err_errno(e, "%s: lock", lock);
+	if (rc == 0)
+		rc = remove_leftovers(o, e);
+	if (rc != 0)
+		outdir_close(o);
+	return rc;
+}
+
+void outdir_close(struct outdir *o)
+{
+	if (o->lock >= 0)
+		close(o->lock);
+	o->lock = -1;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x < y) - (x > y);
+}
+
+int outdir_list(const struct outdir *o, uint64_t **steps, int *n, struct err *e)
+{
+	DIR *dir = opendir(o->path);
+	uint64_t *list = NULL, step;
+	int count = 0, room = 0;
+	struct dirent *d;
+
+	*steps = NULL;
+	*n = 0;
+	if (dir == NULL)
+		return err_errno(e, "%s", o->path);
+	while ((d = readdir(dir)) != NULL) {
+		if (!checkpoint_name(d->d_name, &step))
+			continue;
+		if (count == room) {
+			room = room > 0 ? 2 * room : 16;
+			uint64_t *more = realloc(list, (size_t)room * sizeof *list);
+
+			if (more == NULL) {
+				free(list);
+				closedir(dir);
+				return err_set(e, ERR_NOMEM, "no memory for a list of files");
+			}
+			list = more;
+		}
+		list[count++] = step;
+	}
+	closedir(dir);
+	if (count > 0)
+		qsort(list, (size_t)count, sizeof *list, newest_first);
+	*steps = list;
+	*n = count;
+	return 0;
+}
+
+/* Only what cannot be a checkpoint any more is put aside; a newer version, or a disk that does not
+ * answer now, is told to the user instead. */
+static bool damaged(int rc)
+{
+	return rc == ERR_FORMAT || rc == ERR_NONFINITE || rc == ERR_MISMATCH || rc == ERR_LIMIT;
+}
+
+static int put_aside(const char *path, struct err *e)
+{
+	char to[OUTDIR_PATH + 16];
+
+	snprintf(to, sizeof to, "%s.damaged", path);
+	return rename(path, to) == 0 ? 0 : err_errno(e, "%s: rename", path);
+}
+
+int outdir_newest(const struct outdir *o, struct checkpoint *c, char path[OUTDIR_PATH],
+        outdir_damaged_cb damaged_cb, void *arg, struct err *e)
+{
+	uint64_t *steps;
+	int n, rc = outdir_list(o, &steps, &n, e);
+
+	if (rc != 0)
+		return rc;
+	rc = ERR_NOTFOUND;
+	for (int i = 0; i < n && rc == ERR_NOTFOUND; i++) {
+		struct err why;
+
+		rc = checkpoint_open(c, outdir_checkpoint(o, steps[i], path), &why);
+		if (rc == 0)
+			break;
+		if (!damaged(rc)) {
+			rc = err_set(e, rc, "%s", why.msg);
+			break;
+		}
+		rc = put_aside(path, e);
+		if (rc == 0) {
+			damaged_cb(path, &why, arg);
+			rc = ERR_NOTFOUND;
+		}
+	}
+	if (rc == ERR_NOTFOUND)
+		err_set(e, rc, "%s: no whole checkpoint", o->path);
+	free(steps);
+	return rc;
+}
+
+int outdir_rotate(const struct outdir *o, int64_t keep, struct err *e)
+{
+	char path[OUTDIR_PATH];
+	uint64_t *steps;
+	int n, rc = outdir_list(o, &steps, &n, e);
+
+	for (int i = 0; rc == 0 && i < n; i++)
+		if (i >= keep && unlink(outdir_checkpoint(o, steps[i], path)) != 0)
+			rc = err_errno(e, "%s: remove", path);
+	free(steps);
+	return rc;
+}
