@@ -28,7 +28,8 @@ int dataset_read_idx(struct dataset *d, const char *images, const char *labels, 
 	struct err *e) MUST_CHECK;
 void dataset_close(struct dataset *d);
 
-/* Mean and standard deviation of the pixels / 255, over all channels. */
+/* Mean and standard deviation of the pixels / 255, over all channels; std is 1 where all pixels are
+ * alike. */
 void dataset_statistics(const struct dataset *d, const uint32_t *index, uint32_t n, double *mean,
 	double *std);
 
@@ -49,7 +50,7 @@ int data_split(const struct dataset *d, const struct partition *p, double valida
 
 struct augment {
 	bool flip;    /* mirrored left-right, one time in two */
-	int shift;    /* moved by up to so many pixels in each direction, zero filled */
+	int shift;    /* moved by up to so many pixels in each direction, filled with pixel 0 */
 	double scale; /* resized by up to ±this share about the centre (bilinear) */
 };
 
@@ -90,7 +91,7 @@ const struct batch *loader_next(struct loader *l);
 /* Of the batch that loader_next will give next: what a checkpoint saves. */
 struct loader_position loader_position(const struct loader *l);
 
-/* Without shuffle: begin again at the first sample. */
+/* Without shuffle: begin again at epoch 0, sample 0. Ends the life of the last batch. */
 void loader_rewind(struct loader *l);
 
 #endif

@@ -26,7 +26,7 @@ struct st_tensor {
 	int rank;
 	int64_t dim[LIMIT_TENSOR_RANK];
 	uint64_t bytes;
-	const void *data; /* written from, or, when read, into the mapped file */
+	const void *data; /* written from, or, when read, inside the file's bytes: maybe unaligned */
 };
 
 struct st_meta {
@@ -36,14 +36,14 @@ struct st_meta {
 struct st_file {
 	struct st_tensor *tensors; /* owned, in the order of their data */
 	int n_tensors;
-	struct st_meta *meta; /* owned */
+	struct st_meta *meta; /* owned, by key */
 	int n_meta;
-	void *map; /* owned */
+	void *map; /* owned: the file's bytes */
 	size_t map_bytes;
 	void *json; /* owned: names and metadata live in it */
 };
 
-/* Maps path and checks it whole (not the values). */
+/* Reads path and checks it whole (not the values). */
 int st_open(struct st_file *f, const char *path, struct err *e) MUST_CHECK;
 
 /* The same over bytes in memory, which stay the caller's and must outlive f. */
@@ -61,5 +61,8 @@ int st_write(const char *path, const struct st_tensor *tensors, int n_tensors,
 
 const char *st_dtype_text(enum st_dtype t); /* "F32" */
 size_t st_dtype_bytes(enum st_dtype t);
+
+/* Internal: refuses a header that must not reach the JSON parser. */
+int st__scan_header(const uint8_t *h, size_t len, struct err *e) MUST_CHECK;
 
 #endif
