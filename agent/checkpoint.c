@@ -276,13 +276,10 @@ static int read_checkpoint(struct checkpoint *c, struct err *e)
 	return 0;
 }
 
-static int finish_open(struct checkpoint *c, int rc, struct err *e)
+static int finish_open(struct checkpoint *c, struct err *e)
 {
-	if (rc != 0) {
-		memset(c, 0, sizeof *c);
-		return rc;
-	}
-	rc = read_checkpoint(c, e);
+	int rc = read_checkpoint(c, e);
+
 	if (rc != 0)
 		checkpoint_close(c);
 	return rc;
@@ -290,14 +287,31 @@ static int finish_open(struct checkpoint *c, int rc, struct err *e)
 
 int checkpoint_open(struct checkpoint *c, const char *path, struct err *e)
 {
+	int rc;
+
 	memset(c, 0, sizeof *c);
-	return finish_open(c, st_open(&c->file, path, e), e);
+	rc = st_open(&c->file, path, e);
+	if (rc != 0) {
+		memset(c, 0, sizeof *c);
+		return rc;
+	}
+	rc = finish_open(c, e);
+	if (rc != 0)
+		err_prefix(e, "%s", path);
+	return rc;
 }
 
 int checkpoint_parse(struct checkpoint *c, const void *bytes, size_t len, struct err *e)
 {
+	int rc;
+
 	memset(c, 0, sizeof *c);
-	return finish_open(c, st_parse(&c->file, bytes, len, e), e);
+	rc = st_parse(&c->file, bytes, len, e);
+	if (rc != 0) {
+		memset(c, 0, sizeof *c);
+		return rc;
+	}
+	return finish_open(c, e);
 }
 
 void checkpoint_close(struct checkpoint *c)

@@ -42,7 +42,7 @@ static bool checkpoint_name(const char *name, uint64_t *step)
 	size_t len = strlen(name), fixed = strlen(PREFIX) + strlen(SUFFIX);
 
 	if (len <= fixed || len - fixed >= sizeof digits ||
-		strncmp(name, PREFIX, strlen(PREFIX)) != 0)
+	        strncmp(name, PREFIX, strlen(PREFIX)) != 0)
 		return false;
 	memcpy(digits, name + strlen(PREFIX), len - fixed);
 	digits[len - fixed] = '\0';
