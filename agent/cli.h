@@ -27,13 +27,13 @@ struct cli_flag {
 	const char *help;
 };
 
-#define CLI_FLAGS_MAX 4
+#define CLI_FLAGS_MAX 3
 struct command {
 	const char *name;
 	const char *args; /* "CHECKPOINT OUT.safetensors" */
 	int args_min, args_max;
 	const char *summary;
-	bool settings; /* takes --config and reads the environment */
+	unsigned settings; /* TAKEN_BY_ of options.h; 0: no settings, and so no --config */
 	struct cli_flag flags[CLI_FLAGS_MAX];
 };
 extern const struct command commands[N_COMMANDS];
@@ -43,20 +43,41 @@ struct cli_args {
 	const char *config;             /* borrowed from argv or the environment; NULL: none */
 	const char *file[CLI_ARGS_MAX]; /* borrowed from argv: the arguments that are no flags */
 	int n_files;
-	const char *own[CLI_FLAGS_MAX]; /* by commands[].flags: the value, "" without one, NULL: not
-	                                   given */
+	const char *own[CLI_FLAGS_MAX]; /* by commands[].flags; see cli_own */
 };
 
-/* The whole front of a subcommand: flags, defaults, config file, environment, checks. True: c and a
- * are filled, go on (and config_close(c) in the end). False: return *status, since --help was
- * answered or everything wrong has been told on stderr. */
+/* The whole front of a subcommand: flags, defaults, config file, environment, checks, the log.
+ * True: c and a are filled, go on (and config_close(c) in the end). False: return *status, since
+ * --help was answered or everything wrong has been told on stderr. argv[0] is the subcommand. */
 bool cli_begin(struct config *c, struct cli_args *a, enum command_id id, int argc, char **argv,
         int *status) MUST_CHECK;
 
-/* The value of one of the subcommand's own flags, or NULL: cli_own(&a, CMD_EVAL, "--json"). */
+/* The two halves of cli_begin, for a subcommand that decides between them which file to read: the
+ * flags checked and a filled (c is left at the defaults and the flags), then the settings. */
+bool cli_parse(struct config *c, struct cli_args *a, enum command_id id, int argc, char **argv,
+        int *status) MUST_CHECK;
+bool cli_settings(struct config *c, const struct cli_args *a, enum command_id id, int argc,
+        char **argv, int *status) MUST_CHECK;
+
+/* The value of one of the subcommand's own flags ("" if it takes none), or NULL when it was not
+ * given: cli_own(&a, CMD_EVAL, "--json"). */
 const char *cli_own(const struct cli_args *a, enum command_id id, const char *flag);
 
-/* "dunlin: …" on stderr, and what to try; returns EXIT_USAGE. */
+/* "dunlin train: …" on stderr, and where to read on; returns EXIT_USAGE. */
 int cli_usage_error(enum command_id id, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* "dunlin: …" on stderr; returns code. */
+int cli_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Help on stdout: of one subcommand, or of all with id N_COMMANDS. Returns the exit code. */
+int cli_help(enum command_id id);
+
+/* For the shell completion, words[n - 1] being the one under the cursor: candidates on stdout, one
+ * a line; "FILE" on a line asks for file names. */
+int cli_complete(int n, char **words);
+
+/* The exit code of a command that is done: EXIT_FAILED, told, if stdout could not take all that was
+ * printed to it. */
+int cli_finish(int status);
 
 #endif

@@ -25,7 +25,7 @@ enum exit_code {
 
 /* The exit code for an error: some say it by themselves (device, not finite, usage, memory), the
  * others mean whatever the caller was busy with, such as EXIT_DATA. 0 gives EXIT_OK. */
-int exit_code(int err_code, enum exit_code busy_with);
+int exit_code(int err_code, int busy_with);
 
 int cmd_train(int argc, char **argv);
 int cmd_eval(int argc, char **argv);

@@ -49,12 +49,10 @@ struct config {
 		char metrics[LIMIT_PATH]; /* JSON lines; empty: out/metrics.jsonl */
 		char init_from[LIMIT_PATH];
 		bool resume;
-		double checkpoint_s; /* seconds between checkpoints; 0: only at epochs and the end
-		                      */
+		double checkpoint_s;      /* seconds between checkpoints; 0: not by time */
 		int64_t checkpoint_steps; /* steps between checkpoints; 0: not by steps */
 		int64_t keep;             /* checkpoints kept besides the best */
-		int64_t stop_after; /* steps of this process, then checkpoint and exit; 0: no limit
-		                     */
+		int64_t stop_after;       /* steps of this process, then it exits; 0: no limit */
 		char device[32];
 		int64_t threads; /* 0: as many as there are cores */
 		bool deterministic;
@@ -76,8 +74,7 @@ struct config_problems {
 	struct config_problem list[LIMIT_CONFIG_ERRORS];
 	int n;
 	int untold;                      /* met beyond the list's end */
-	int set_at[CONFIG_SETTINGS_MAX]; /* by option: the line it came from, -1: not from the file
-	                                  */
+	int set_at[CONFIG_SETTINGS_MAX]; /* by option: its line in the file; 0: not from there */
 };
 
 void config_problems_init(struct config_problems *p, const char *path);
