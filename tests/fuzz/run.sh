@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Runs every fuzz target, one TAP line each: over its seeds, and with FUZZ_SECONDS (needs
-# --enable-fuzz) that long on inputs of its own. What it finds stays in fuzz-NAME/ in the build folder.
+# --enable-fuzz) that long on inputs of its own. What it finds stays in fuzz-NAME in the build folder.
 set -u
 srcdir=${srcdir:?run by make check or make fuzz} builddir=${builddir:?}
 read -ra targets <<<"${FUZZ_TARGETS:-}"

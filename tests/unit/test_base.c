@@ -65,6 +65,9 @@ static void rng_is_the_same_everywhere(void **state)
 	/* Worked out apart from this code, from the published definitions. */
 	rng_seed(&r, 1, 2);
 	assert_true(rng_u64(&r) == 0xe94e8f870b27c98d);
+	for (int i = 0; i < 98; i++)
+		rng_u64(&r);
+	assert_true(rng_u64(&r) == 0x6013f8a81596cd9f);
 	assert_true(rng_mix(1, 2, 3) == 0xd0734750fde362b3);
 }
 
@@ -132,6 +135,26 @@ static void rng_shuffle_permutes(void **state)
 	assert_true(fixed < 10);
 	rng_shuffle(&r, v, 1);
 	rng_shuffle(&r, v, 0);
+}
+
+static void rng_shuffle_is_even(void **state)
+{
+	(void)state;
+	struct rng r;
+	int seen[27] = {0}, orders = 0;
+	rng_seed(&r, 7, 1);
+	for (int i = 0; i < 6000; i++) {
+		uint32_t v[3] = {0, 1, 2};
+		rng_shuffle(&r, v, 3);
+		seen[v[0] * 9 + v[1] * 3 + v[2]]++;
+	}
+	for (int i = 0; i < 27; i++) {
+		if (seen[i] == 0)
+			continue;
+		assert_in_range(seen[i], 850, 1150);
+		orders++;
+	}
+	assert_int_equal(orders, 6);
 }
 
 /* ---- buf */
@@ -238,6 +261,7 @@ static void files_are_read_whole(void **state)
 	assert_int_equal(buf_append(&b, "head", 4), 0);
 	assert_int_equal(file_read(&b, path, &e), ERR_LIMIT);
 	assert_non_null(strstr(e.msg, "/a: larger than 100001 bytes"));
+	assert_int_equal(b.len, 4);
 	assert_string_equal(b.data, "head");
 	buf_close(&b);
 	free(want);
@@ -384,6 +408,7 @@ int main(void)
 	        cmocka_unit_test(rng_streams_differ),
 	        cmocka_unit_test(rng_numbers_have_their_moments),
 	        cmocka_unit_test(rng_shuffle_permutes),
+	        cmocka_unit_test(rng_shuffle_is_even),
 	        cmocka_unit_test(buf_grows_to_its_cap),
 	        cmocka_unit_test(buf_keeps_content_when_full),
 	        cmocka_unit_test(buf_has_no_cap_at_the_largest),
