@@ -107,28 +107,36 @@ static int find_own(const struct command *cmd, const char *flag)
 	return -1;
 }
 
-/* All flags of a subcommand, for suggestions. */
+/* Tells so, with the flag that was likely meant. */
 static int unknown_flag(enum command_id id, const char *flag)
 {
 	const struct command *cmd = &commands[id];
-	const char *all[CONFIG_SETTINGS_MAX + CLI_FLAGS_MAX + 3] = {"--help"};
-	char shown[JSON_SHOWN];
+	const char *others[CLI_FLAGS_MAX + 3] = {"--help"};
+	char shown[JSON_SHOWN], word[JSON_SHOWN];
 	bool negated;
-	int n = 1;
-	for (int i = 0; i < CLI_FLAGS_MAX && cmd->flags[i].flag; i++)
-		all[n++] = cmd->flags[i].flag;
-	if (cmd->settings)
-		all[n++] = "--config";
-	for (int i = 0; i < n_settings; i++)
-		if (settings[i].taken_by & cmd->settings)
-			all[n++] = settings[i].flag;
+	int n = 1, best = JSON_SHOWN;
 	json_shown(flag, shown);
-	if (setting_find_flag(flag, &negated) >= 0)
+	if (setting_find_flag(flag, &negated) >= 0 || strcmp(flag, "--config") == 0)
 		return cli_usage_error(id, "%s is not for this subcommand", shown);
-	const char *meant = nearest(flag, all);
-	if (meant)
-		return cli_usage_error(id, "unknown flag %s; did you mean %s?", shown, meant);
-	return cli_usage_error(id, "unknown flag %s", shown);
+	for (int i = 0; i < CLI_FLAGS_MAX && cmd->flags[i].flag; i++)
+		others[n++] = cmd->flags[i].flag;
+	if (cmd->settings)
+		others[n++] = "--config";
+	const char *meant = nearest(flag, others);
+	snprintf(word, sizeof word, "%s", flag + strspn(flag, "-"));
+	for (char *p = word; *p; p++)
+		*p = *p == '-' ? '_' : *p;
+	for (int i = 0; i < n_settings && !meant; i++) {
+		int d = setting_nearness(word, &settings[i]);
+		if (settings[i].taken_by & cmd->settings && d >= 0 && d < best) {
+			best = d;
+			others[0] = settings[i].flag;
+		}
+	}
+	if (!meant && best < JSON_SHOWN)
+		meant = others[0];
+	return meant ? cli_usage_error(id, "unknown flag %s; did you mean %s?", shown, meant)
+	             : cli_usage_error(id, "unknown flag %s", shown);
 }
 
 struct reader {

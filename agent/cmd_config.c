@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int fill_file(int fd, void *arg, struct err *e)
@@ -40,6 +41,7 @@ static int create_file(const char *path, const struct buf *text, struct err *e)
 static int config_init(const struct config *c, const struct cli_args *a)
 {
 	const char *out = cli_own(a, CMD_CONFIG, "--out");
+	struct stat st;
 	struct buf text;
 	struct err e;
 	int rc;
@@ -57,10 +59,12 @@ static int config_init(const struct config *c, const struct cli_args *a)
 	else if (!out)
 		rc = fwrite(text.data, 1, text.len, stdout) == text.len ? 0
 		                                                        : err_errno(&e, "stdout");
-	else if (cli_own(a, CMD_CONFIG, "--force"))
-		rc = file_replace(out, 0644, fill_file, &text, &e);
-	else
+	else if (!cli_own(a, CMD_CONFIG, "--force"))
 		rc = create_file(out, &text, &e);
+	else if (stat(out, &st) == 0 && !S_ISREG(st.st_mode))
+		rc = err_set(&e, ERR_INVALID, "%s is not a regular file", out);
+	else
+		rc = file_replace(out, 0644, fill_file, &text, &e);
 	buf_close(&text);
 	return rc ? cli_fail(EXIT_FAILED, "%s", e.msg) : EXIT_OK;
 }

@@ -193,7 +193,7 @@ int config_load(struct config *c, const char *path, struct config_problems *p)
 	buf_init(&text, LIMIT_CONFIG_BYTES + 1);
 	int rc = file_read(&text, path, &e);
 	if (rc)
-		config_problem(p, 0, "%s", e.msg);
+		config_problem(p, 0, "config file: %s", e.msg);
 	else
 		rc = config_read(c, text.data ? text.data : "", text.len, p);
 	buf_close(&text);

@@ -68,17 +68,22 @@ static int print_model(const struct config *c, struct buf *out)
 	return rc ? rc : buf_printf(out, "  ]}");
 }
 
-/* "// Learning rate… (--lr, DUNLIN_LR; 0 to 1)" */
+/* "// course of the learning rate: constant, step, cosine (--schedule)" */
 static int print_comment(const struct setting *s, int depth, struct buf *out)
 {
-	char wants[SETTING_WHY], lo[REAL_TEXT], hi[REAL_TEXT];
-	int rc = buf_printf(out, "%*s// %s (%s", 2 * depth, "", s->help, s->flag);
+	char lo[REAL_TEXT], hi[REAL_TEXT];
+	int rc = buf_printf(out, "%*s// %s", 2 * depth, "", s->help);
+	for (int i = 0; s->type == SET_CHOICE && s->choices[i] && rc == 0; i++)
+		rc = buf_printf(out, "%s %s", i ? "," : ":", s->choices[i]);
+	if (rc == 0)
+		rc = buf_printf(out, " (%s", s->flag);
 	if (rc == 0 && s->env)
 		rc = buf_printf(out, ", %s", s->env);
-	if (rc == 0 && s->type == SET_CHOICE)
-		rc = buf_printf(out, "; %s", setting_wants(s, wants));
-	if (rc == 0 && (s->type == SET_INT || s->type == SET_REAL))
-		rc = buf_printf(out, "; %s to %s", real_text(s->min, lo), real_text(s->max, hi));
+	if (rc == 0 && (s->type == SET_INT || s->type == SET_REAL)) {
+		real_text(s->min, lo);
+		rc = s->max < 1e6 ? buf_printf(out, "; %s to %s", lo, real_text(s->max, hi))
+		                  : buf_printf(out, "; %s or more", lo);
+	}
 	return rc ? rc : buf_printf(out, ")\n");
 }
 

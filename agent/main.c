@@ -71,7 +71,7 @@ int main(int argc, char **argv)
 	else if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0)
 		name = "version";
 	else if (strcmp(name, "__complete") == 0)
-		return cli_complete(argc - 2, argv + 2);
+		return cli_finish(cli_complete(argc - 2, argv + 2));
 	enum command_id id = find(name);
 	return id == N_COMMANDS ? EXIT_USAGE : cli_finish(run[id](argc - 1, argv + 1));
 }

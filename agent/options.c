@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The settings, one row each, in the order in which files and help texts show them. The rows of a
- * section stand together. A new setting is a field in struct config and a row here; everything else
- * follows, except its line in the man page, which a test asks for. */
+/* The settings, one row each, in the order in which files and help texts show them: the rows of a
+ * section stand together, its own before those of the sections in it. A new setting is a field in
+ * struct config and a row here; everything else follows, except its line in the man page, which a
+ * test asks for. */
 #include "agent/options.h"
 
 static const char *const partition_kinds[] = {"all", "shard", "label", NULL};
@@ -50,6 +51,12 @@ const struct setting settings[] = {
 {"data.validation", "--validation", NULL, REAL(data.validation, 0, 0.9), FOR_TRAIN,
 	.dflt = "0", .also = "val validation_split",
 	.help = "share of the training images held out to choose the best checkpoint"},
+{"data.seed", "--data-seed", NULL, INT(data.seed, 0, SEED_MAX), FOR_TRAIN,
+	.dflt = "1", .also = "shuffle_seed",
+	.help = "seed of the order of the images and of their augmentation"},
+{"data.read_ahead", "--read-ahead", NULL, INT(data.ahead, 0, LIMIT_READ_AHEAD), FOR_EVAL,
+	.dflt = "2", .also = "prefetch workers num_workers",
+	.help = "batches prepared in advance on another thread; 0: none"},
 {"data.augment.flip", "--flip", NULL, BOOL(data.augment.flip), FOR_TRAIN,
 	.dflt = "false", .also = "mirror",
 	.help = "mirror every other image left to right"},
@@ -74,12 +81,6 @@ const struct setting settings[] = {
 {"data.partition.seed", "--partition-seed", NULL, INT(data.partition.seed, 0, SEED_MAX), FOR_TRAIN,
 	.dflt = "1",
 	.help = "seed of parts and validation: the same wherever parts must not overlap"},
-{"data.seed", "--data-seed", NULL, INT(data.seed, 0, SEED_MAX), FOR_TRAIN,
-	.dflt = "1", .also = "shuffle_seed",
-	.help = "seed of the order of the images and of their augmentation"},
-{"data.read_ahead", "--read-ahead", NULL, INT(data.ahead, 0, LIMIT_READ_AHEAD), FOR_EVAL,
-	.dflt = "2", .also = "prefetch workers num_workers",
-	.help = "batches prepared in advance on another thread; 0: none"},
 
 {"train.epochs", "--epochs", NULL, REAL(train.epochs, 0.0001, 1e6), FOR_TRAIN,
 	.dflt = "10", .also = "num_epochs",

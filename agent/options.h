@@ -68,6 +68,9 @@ const char *real_text(double v, char out[REAL_TEXT]);
 int nearness(const char *typed, const char *candidate);
 /* The nearest of a NULL-terminated list, or NULL. */
 const char *nearest(const char *typed, const char *const *candidates);
+/* How near a word, written with _, is to a setting's name, its flag or the words in also; -1: far.
+ */
+int setting_nearness(const char *word, const struct setting *s);
 /* The nearest key, or section's name, for an unknown key of a file; NULL: none is near. */
 const char *setting_nearest_key(const char *key, char out[LIMIT_NAME]);
 

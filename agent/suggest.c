@@ -72,8 +72,7 @@ static void consider(int d, const char *what, size_t len, int *best, char out[LI
 	out[len] = 0;
 }
 
-/* The nearest of a row's own name, its flag and the words in also. */
-static int row_nearness(const char *leaf, const struct setting *s)
+int setting_nearness(const char *word, const struct setting *s)
 {
 	char words[256], *save = NULL;
 	int best = -1;
@@ -83,7 +82,7 @@ static int row_nearness(const char *leaf, const struct setting *s)
 		if (*p == '-')
 			*p = '_';
 	for (char *w = strtok_r(words, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
-		int d = nearness(leaf, w);
+		int d = nearness(word, w);
 		if (d >= 0 && (best < 0 || d < best))
 			best = d;
 	}
@@ -105,7 +104,7 @@ const char *setting_nearest_key(const char *key, char out[LIMIT_NAME])
 		const char *k = settings[i].key;
 		bool inside = strncmp(k, key, section) == 0;
 		/* Doubled, so that the right section decides between equals. */
-		int d = row_nearness(typed, &settings[i]);
+		int d = setting_nearness(typed, &settings[i]);
 		consider(d < 0 ? d : 2 * d + !inside, k, strlen(k), &best, out);
 		/* The name of a section at this place. */
 		const char *dot = inside ? strchr(k + section, '.') : NULL;
