@@ -301,6 +301,26 @@ int checkpoint_open(struct checkpoint *c, const char *path, struct err *e)
 	return rc;
 }
 
+int checkpoint_open_weights(struct st_file *f, const char *path, struct err *e)
+{
+	struct checkpoint c;
+	const char *format;
+	int rc = st_open(f, path, e);
+
+	if (rc != 0)
+		return rc;
+	format = st_meta(f, "format");
+	if (format == NULL || strcmp(format, CHECKPOINT_FORMAT) != 0)
+		return 0;
+	c = (struct checkpoint){.file = *f};
+	rc = read_checkpoint(&c, e);
+	if (rc != 0) {
+		err_prefix(e, "%s", path);
+		st_close(f);
+	}
+	return rc;
+}
+
 int checkpoint_parse(struct checkpoint *c, const void *bytes, size_t len, struct err *e)
 {
 	int rc;

@@ -63,6 +63,10 @@ int checkpoint_open(struct checkpoint *c, const char *path, struct err *e) MUST_
 /* The same over bytes in memory, which must outlive c. */
 int checkpoint_parse(struct checkpoint *c, const void *bytes, size_t len, struct err *e) MUST_CHECK;
 
+/* For those who only want tensors: any safetensors file, but one that calls itself a checkpoint is
+ * checked like one. */
+int checkpoint_open_weights(struct st_file *f, const char *path, struct err *e) MUST_CHECK;
+
 void checkpoint_close(struct checkpoint *c);
 
 #endif

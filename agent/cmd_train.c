@@ -81,7 +81,7 @@ static double clock_s(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int fail(struct run *r, int rc, enum exit_code busy_with, const struct err *e)
+static int fail(struct run *r, int rc, int busy_with, const struct err *e)
 {
 	progress_clear(&r->progress);
 	log_error("%s", e->msg);
@@ -387,9 +387,10 @@ static int run_train(struct run *r)
 	rc = train(r, &e);
 	if (rc == ERR_NONFINITE)
 		status = finish_diverged(r, &e);
-	else if (rc != 0)
+	else if (rc != 0) {
+		metrics_end(&r->metrics, r->trainer, "failed", clock_s() - r->start_s);
 		status = fail(r, rc, EXIT_FAILED, &e);
-	else
+	} else
 		status = trainer_done(r->trainer) ? finish_done(r) : finish_stopped(r);
 	watch_metrics(r);
 	return status;

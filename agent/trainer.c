@@ -50,20 +50,18 @@ static int open_test(struct trainer *t, struct err *e)
 	return 0;
 }
 
-/* Over all samples that are not held out, whichever part of them is ours: agents that average
- * their parameters must see the same input alike. */
-static int measure(struct trainer *t, struct err *e)
+int trainer_normalisation(
+        const struct config *c, const struct dataset *d, double *mean, double *std, struct err *e)
 {
-	const struct config *c = t->config;
 	struct partition all = c->data.partition;
 	uint32_t *index = NULL, *val = NULL, n, n_val;
 	int rc;
 
 	all.kind = PARTITION_ALL;
-	rc = data_split(&t->train_data, &all, c->data.validation, &index, &n, &val, &n_val, e);
+	rc = data_split(d, &all, c->data.validation, &index, &n, &val, &n_val, e);
 	if (rc != 0)
 		return rc;
-	dataset_statistics(&t->train_data, index, n, &t->mean, &t->std);
+	dataset_statistics(d, index, n, mean, std);
 	free(index);
 	free(val);
 	return 0;
@@ -81,7 +79,7 @@ static int open_data(struct trainer *t, struct err *e)
 		rc = data_split(&t->train_data, &c->data.partition, c->data.validation,
 		        &t->train_index, &t->n_train, &t->val_index, &t->n_val, e);
 	if (rc == 0)
-		rc = measure(t, e);
+		rc = trainer_normalisation(c, &t->train_data, &t->mean, &t->std, e);
 	return rc;
 }
 

@@ -76,6 +76,11 @@ enum eval_set { EVAL_VALIDATION, EVAL_TEST };
 int trainer_evaluate(
         struct trainer *t, enum eval_set set, struct eval_result *r, struct err *e) MUST_CHECK;
 
+/* Mean and deviation for a training set: over all samples that are not held out, whichever part of
+ * them is ours, since agents that average their parameters must see the same input alike. */
+int trainer_normalisation(const struct config *c, const struct dataset *d, double *mean,
+        double *std, struct err *e) MUST_CHECK;
+
 /* 0, 1, … n − 1, malloc'd; NULL without memory. */
 uint32_t *index_all(uint32_t n);
 

@@ -281,7 +281,7 @@ int trainer_init_from(struct trainer *t, const char *path, struct err *e)
 {
 	struct st_file f;
 	float *host = NULL;
-	int rc = st_open(&f, path, e);
+	int rc = checkpoint_open_weights(&f, path, e);
 
 	if (rc != 0)
 		return rc;
