@@ -20,7 +20,8 @@ void buf_close(struct buf *b);
 
 /* ERR_NOMEM or, over the cap, ERR_LIMIT; the content is unchanged then. */
 int buf_append(struct buf *b, const void *data, size_t len) MUST_CHECK;
-int buf_printf(struct buf *b, const char *fmt, ...) MUST_CHECK __attribute__((format(printf, 2, 3)));
+int buf_printf(struct buf *b, const char *fmt, ...) MUST_CHECK
+        __attribute__((format(printf, 2, 3)));
 
 /* Appends a JSON string literal, quotes included; bytes that are not UTF-8 become U+FFFD. */
 int buf_json_string(struct buf *b, const char *s) MUST_CHECK;
@@ -40,8 +41,8 @@ int file_mkdirs(const char *path, struct err *e) MUST_CHECK;
 /* Replaces path so that a reader, or a crash at any moment, sees the old content or the new, never
  * a part: written to path.tmp by fill, fsynced, renamed, and the folder fsynced. */
 typedef int (*file_fill_cb)(int fd, void *arg, struct err *e);
-int file_replace(const char *path, unsigned mode, file_fill_cb fill, void *arg, struct err *e)
-	MUST_CHECK;
+int file_replace(
+        const char *path, unsigned mode, file_fill_cb fill, void *arg, struct err *e) MUST_CHECK;
 
 /* write(2) until all is written. */
 int file_write_all(int fd, const void *data, size_t len, struct err *e) MUST_CHECK;

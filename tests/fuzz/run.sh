@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Runs every fuzz target, one TAP line each: over its seeds, and with FUZZ_SECONDS (needs
-# --enable-fuzz) that long on inputs of its own. What it finds stays in fuzz-NAME in the build folder.
+# --enable-fuzz) that long on inputs of its own. What it finds stays in the build folder, fuzz-NAME.
 set -u
 srcdir=${srcdir:?run by make check or make fuzz} builddir=${builddir:?}
 read -ra targets <<<"${FUZZ_TARGETS:-}"
@@ -28,8 +28,8 @@ for target in "${targets[@]}"; do
 		"$builddir/$target" "${files[@]}" >"$log" 2>&1
 	else
 		mkdir -p "$found"
-		args=(-max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1)
-		args+=(-artifact_prefix="$found/" -verbosity=0)
+		args=(-max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -verbosity=0)
+		args+=(-print_final_stats=1 -artifact_prefix="$found/")
 		[ -e "$dict" ] && args+=(-dict="$dict")
 		"$builddir/$target" "${args[@]}" "$found" "$seeds" >"$log" 2>&1
 	fi

@@ -1,0 +1,55 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Whether the flags that configure chose have reached the program: a typo in a Makefile is silent.
+set -uo pipefail
+dunlin=${DUNLIN:?run by make check} flags=${BUILD_FLAGS-} builddir=${builddir:?}
+
+n=0
+ok() { # ok NAME COMMAND...
+	local name=$1
+	shift
+	n=$((n + 1))
+	if "$@" >/dev/null; then echo "ok $n - $name"; else echo "not ok $n - $name"; fi
+}
+skip() {
+	n=$((n + 1))
+	echo "ok $n - $1 # SKIP $2"
+}
+headers() { readelf -hldW "$dunlin"; }
+symbols() { nm -D --undefined-only "$dunlin"; }
+grep_headers() { headers | grep -E "$1"; }
+grep_symbols() { symbols | grep -E "$1"; }
+executable_stack() { headers | grep -E 'GNU_STACK.* RWE'; }
+not() { ! "$@"; }
+# uses LIBRARY REGISTER: whether its code touches that kind of register.
+uses() { objdump -d --no-show-raw-insn "$builddir/$1" | grep -F "%$2"; }
+
+echo "1..9"
+ok "position independent" grep_headers 'Type: +DYN'
+ok "relocations are read-only after start" grep_headers GNU_RELRO
+ok "all symbols are bound at start" grep_headers 'BIND_NOW|Flags:.*NOW'
+ok "the stack is not executable" not executable_stack
+ok "libraries that nothing uses are not loaded" not grep_headers 'NEEDED.*(cmocka|msgpack)'
+case $flags in
+*-fsanitize=* | *-O0*)
+	skip "stack protector" "built with $flags"
+	skip "fortified" "built with $flags"
+	;;
+*)
+	ok "stack protector" grep_symbols __stack_chk_fail
+	ok "fortified" grep_symbols '__[a-z]+_chk@'
+	;;
+esac
+case $flags in
+*-march=*) why="built with $flags" ;;
+*) [ -e "$builddir/libkernels_v4.a" ] && why= || why="not x86-64" ;;
+esac
+if [ -z "$why" ]; then
+	ok "kernels of level v3 use AVX, of v4 AVX-512" \
+		eval 'uses libkernels_v3.a ymm && uses libkernels_v4.a zmm'
+	ok "kernels of level v3 do without AVX-512, the portable ones without AVX" \
+		eval 'not uses libkernels_v3.a zmm && not uses libkernels_base.a ymm'
+else
+	skip "kernels use what their level has" "$why"
+	skip "kernels use no more than their level has" "$why"
+fi
