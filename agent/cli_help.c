@@ -8,38 +8,46 @@
 #include <string.h>
 
 #define FLAG_WIDTH 26
+#define DEFAULT_WIDTH 24
 
-static void print_flag(const char *flag, const char *value, const char *help, const char *dflt)
+static void print_flag(const char *flag, const char *value, const char *help)
 {
 	char left[96];
 	snprintf(left, sizeof left, "%s%s%s", flag, value ? " " : "", value ? value : "");
 	printf("  %-*s %s", FLAG_WIDTH, left, help);
-	if (dflt)
-		printf(" (%s)", dflt);
+}
+
+/* The flag, its choices and its default; a long one on a line of its own. */
+static void print_setting(const struct setting *s)
+{
+	char flag[64];
+	snprintf(flag, sizeof flag, "--%s%s", s->type == SET_BOOL ? "[no-]" : "", s->flag + 2);
+	print_flag(flag, s->value, s->help);
+	for (int i = 0; s->type == SET_CHOICE && s->choices[i]; i++)
+		printf("%s %s", i ? "," : ":", s->choices[i]);
+	if (strlen(s->dflt) > DEFAULT_WIDTH)
+		printf("\n  %-*s", FLAG_WIDTH, "");
+	if (s->dflt[0])
+		printf(" (%s)", s->dflt);
 	putchar('\n');
 }
 
 static void print_settings(unsigned taken_by)
 {
-	char section[LIMIT_NAME] = "";
-	printf("\nSettings. Each is a key of the config file too, under the name above it; what "
-	       "is\n"
-	       "in brackets holds if nothing else is said.\n");
+	char section[LIMIT_NAME] = "none";
+	printf("\nSettings, each also a key of the config file, in the section named above it.\n"
+	       "Defaults are in brackets.\n");
 	for (int i = 0; i < n_settings; i++) {
 		const struct setting *s = &settings[i];
-		char here[LIMIT_NAME], left[64], wants[SETTING_WHY];
+		char here[LIMIT_NAME];
 		const char *dot = strrchr(s->key, '.');
 		if (!(s->taken_by & taken_by))
 			continue;
 		snprintf(here, sizeof here, "%.*s", dot ? (int)(dot - s->key) : 0, s->key);
 		if (strcmp(here, section) != 0)
-			printf("\n %s:\n", here);
+			printf(here[0] ? "\n %s:\n" : "\n", here);
 		snprintf(section, sizeof section, "%s", here);
-		snprintf(left, sizeof left, "--[no-]%s", s->flag + 2);
-		print_flag(s->type == SET_BOOL ? left : s->flag, s->value, s->help,
-		        s->dflt[0] ? s->dflt : NULL);
-		if (s->type == SET_CHOICE)
-			printf("  %-*s %s\n", FLAG_WIDTH, "", setting_wants(s, wants));
+		print_setting(s);
 	}
 }
 
@@ -62,20 +70,24 @@ int cli_help(enum command_id id)
 		printf("\n`dunlin SUBCOMMAND --help` says more, dunlin(1) says it all.\n"
 		       "`dunlin train` alone trains a small network on Fashion-MNIST.\n");
 		print_exit_codes();
-		return cli_finish(EXIT_OK);
+		return EXIT_OK;
 	}
 	const struct command *cmd = &commands[id];
 	printf("Usage: dunlin %s [flags]%s%s\n\n%c%s.\n\nFlags:\n", cmd->name,
 	        cmd->args[0] ? " " : "", cmd->args, cmd->summary[0] - 'a' + 'A', cmd->summary + 1);
-	for (int i = 0; i < CLI_FLAGS_MAX && cmd->flags[i].flag; i++)
-		print_flag(cmd->flags[i].flag, cmd->flags[i].value, cmd->flags[i].help, NULL);
-	if (cmd->settings)
-		print_flag("--config", "FILE", "settings, JSON with comments", NULL);
-	print_flag("--help", NULL, "show this", NULL);
+	for (int i = 0; i < CLI_FLAGS_MAX && cmd->flags[i].flag; i++) {
+		print_flag(cmd->flags[i].flag, cmd->flags[i].value, cmd->flags[i].help);
+		putchar('\n');
+	}
+	if (cmd->settings) {
+		print_flag("--config", "FILE", "settings, JSON with comments (DUNLIN_CONFIG)");
+		putchar('\n');
+	}
+	print_flag("--help", NULL, "show this");
+	putchar('\n');
 	if (cmd->settings)
 		print_settings(cmd->settings);
-	print_exit_codes();
-	return cli_finish(EXIT_OK);
+	return EXIT_OK;
 }
 
 static enum command_id find_command(const char *name)
@@ -133,13 +145,13 @@ int cli_complete(int n, char **words)
 		for (int i = 0; i < N_COMMANDS; i++)
 			puts(commands[i].name);
 		puts("--help\n--version");
-		return cli_finish(EXIT_OK);
+		return EXIT_OK;
 	}
 	enum command_id id = find_command(words[0]);
 	if (id == N_COMMANDS)
 		return EXIT_OK;
 	if (complete_value(&commands[id], words[n - 2]))
-		return cli_finish(EXIT_OK);
+		return EXIT_OK;
 	if (words[n - 1][0] == '-')
 		complete_flags(&commands[id]);
 	else if (id == CMD_CONFIG && n == 2)
@@ -151,5 +163,5 @@ int cli_complete(int n, char **words)
 		puts("FILE");
 	else
 		complete_flags(&commands[id]);
-	return cli_finish(EXIT_OK);
+	return EXIT_OK;
 }
