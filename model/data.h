@@ -25,13 +25,13 @@ struct dataset {
  * magic, type, sizes against the file's own length, that both counts agree and are not 0, and
  * every label. classes 0: the largest label + 1. */
 int dataset_read_idx(struct dataset *d, const char *images, const char *labels, int64_t classes,
-	struct err *e) MUST_CHECK;
+        struct err *e) MUST_CHECK;
 void dataset_close(struct dataset *d);
 
 /* Mean and standard deviation of the pixels / 255, over all channels; std is 1 where all pixels are
  * alike. */
-void dataset_statistics(const struct dataset *d, const uint32_t *index, uint32_t n, double *mean,
-	double *std);
+void dataset_statistics(
+        const struct dataset *d, const uint32_t *index, uint32_t n, double *mean, double *std);
 
 enum partition_kind { PARTITION_ALL, PARTITION_SHARD, PARTITION_LABEL };
 
@@ -43,10 +43,11 @@ struct partition {
 };
 
 /* The samples of one agent, after holding out validation (a share in [0, 1) of the whole set, the
- * same samples for every part). Both arrays are malloc'd and the caller's; the parts of SHARD and of
- * LABEL are disjoint and cover the rest. An empty part is ERR_INVALID. */
+ * same samples for every part). Both arrays are malloc'd and the caller's; the parts of SHARD and
+ * of LABEL are disjoint and cover the rest. An empty part is ERR_INVALID. */
 int data_split(const struct dataset *d, const struct partition *p, double validation,
-	uint32_t **train, uint32_t *n_train, uint32_t **val, uint32_t *n_val, struct err *e) MUST_CHECK;
+        uint32_t **train, uint32_t *n_train, uint32_t **val, uint32_t *n_val,
+        struct err *e) MUST_CHECK;
 
 struct augment {
 	bool flip;    /* mirrored left-right, one time in two */
@@ -63,14 +64,14 @@ struct loader_config {
 	struct augment augment;
 	double mean, std; /* value = (pixel / 255 − mean) / std */
 	bool shuffle;     /* off: in the order given, and the last batch may be short */
-	int ahead;        /* batches prepared in advance, 1..LIMIT_READ_AHEAD; 0: on the caller's thread */
+	int ahead; /* batches prepared in advance, 1..LIMIT_READ_AHEAD; 0: on the caller's thread */
 };
 
 struct batch {
 	float *x;        /* (count, H, W, C), room for the full batch */
 	int32_t *labels; /* (count) */
 	int64_t count;
-	uint64_t epoch;  /* of its first sample */
+	uint64_t epoch; /* of its first sample */
 };
 
 /* Where the next batch begins. With shuffle, batches are always full: one that would run over the
@@ -82,7 +83,7 @@ struct loader_position {
 
 struct loader;
 int loader_new(struct loader **out, const struct loader_config *c, struct loader_position at,
-	struct err *e) MUST_CHECK;
+        struct err *e) MUST_CHECK;
 void loader_free(struct loader *l); /* stops the thread */
 
 /* The next batch, valid until the call after it. Without shuffle, NULL after the last one. */

@@ -38,7 +38,7 @@ struct op {
 	const struct layer *layer;
 	int64_t batch;
 	struct shape in_shape, out_shape; /* (the inputs of add are alike) */
-	bool relu;      /* dense, conv2d, add: a relu is fused behind it */
+	bool relu;                        /* dense, conv2d, add: a relu is fused behind it */
 	bool mask_dy;   /* dy must first be masked by y > 0: the backward of that relu */
 	bool mask_dx;   /* dx[0] must be masked by x[0] > 0: the backward of the relu that is fused
 	                   behind the op whose output we alone read */
@@ -78,15 +78,15 @@ struct program {
 	const int32_t *labels; /* (B), device memory */
 	const float *logits;
 	float *dlogits;
-	bool train;             /* dropout on */
-	uint64_t dropout_seed;  /* of this step */
-	bool accumulate;        /* add to the gradients instead of replacing them */
+	bool train;            /* dropout on */
+	uint64_t dropout_seed; /* of this step */
+	bool accumulate;       /* add to the gradients instead of replacing them */
 };
 
 struct optim_args {
 	float lr, momentum, weight_decay, beta1, beta2, eps;
-	float grad_scale;             /* clipping */
-	float bias1, bias2;           /* AdamW: 1 − β^t */
+	float grad_scale;   /* clipping */
+	float bias1, bias2; /* AdamW: 1 − β^t */
 	bool nesterov;
 };
 
@@ -111,18 +111,18 @@ struct backend {
 	/* Loss over the first count rows. scale multiplies dlogits, which are written when train is
 	 * set: (softmax − onehot)·scale for those rows, 0 for the others. */
 	int (*loss)(struct device *d, struct program *p, int64_t count, float scale,
-		struct loss_result *r, struct err *e);
+	        struct loss_result *r, struct err *e);
 	int (*backward)(struct device *d, struct program *p, struct err *e);
 
 	/* Over flat vectors. sum_squares is exact enough to compare: accumulated in double. */
 	int (*sum_squares)(struct device *d, const float *x, size_t n, double *out, struct err *e);
 	int (*sgd)(struct device *d, float *w, float *m, const float *g, size_t n,
-		const struct optim_args *a, struct err *e);
+	        const struct optim_args *a, struct err *e);
 	int (*adamw)(struct device *d, float *w, float *m, float *v, const float *g, size_t n,
-		const struct optim_args *a, struct err *e);
+	        const struct optim_args *a, struct err *e);
 
-	/* Optional (NULL): choices made by timing, as text, so that a resumed run makes the same. The
-	 * text is "" where nothing was chosen; choose is called before prepare. */
+	/* Optional (NULL): choices made by timing, as text, so that a resumed run makes the same.
+	 * The text is "" where nothing was chosen; choose is called before prepare. */
 	const char *(*choices)(struct device *d);
 	int (*choose)(struct device *d, const char *choices, struct err *e);
 };
@@ -130,7 +130,7 @@ struct backend {
 /* spec: "auto", "cpu", "plain", "cuda" or "cuda:N". auto takes a GPU when there is one. why
  * (may be NULL) receives one line that says what was chosen and for what reason. */
 int device_open(struct device **out, const char *spec, const struct device_config *c, char why[160],
-	struct err *e) MUST_CHECK;
+        struct err *e) MUST_CHECK;
 void device_close(struct device *d);
 
 #endif

@@ -26,7 +26,8 @@ struct st_tensor {
 	int rank;
 	int64_t dim[LIMIT_TENSOR_RANK];
 	uint64_t bytes;
-	const void *data; /* written from, or, when read, inside the file's bytes: maybe unaligned */
+	const void
+	        *data; /* written from, or, when read, inside the file's bytes: maybe unaligned */
 };
 
 struct st_meta {
@@ -57,7 +58,7 @@ const char *st_meta(const struct st_file *f, const char *key);
 
 /* Writes atomically (file_replace): the metadata, then the tensors in the given order. */
 int st_write(const char *path, const struct st_tensor *tensors, int n_tensors,
-	const struct st_meta *meta, int n_meta, struct err *e) MUST_CHECK;
+        const struct st_meta *meta, int n_meta, struct err *e) MUST_CHECK;
 
 const char *st_dtype_text(enum st_dtype t); /* "F32" */
 size_t st_dtype_bytes(enum st_dtype t);
