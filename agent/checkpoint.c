@@ -48,18 +48,22 @@ static const struct field {
 
 static const char *const optimizers[] = {[OPTIM_SGD] = "sgd", [OPTIM_ADAMW] = "adamw"};
 
-/* Over the metadata (but crc32 itself) and then the data, both in the file's order. */
+/* Over the metadata (but crc32 itself), in any order since a reader may sort it, and then over the
+ * data in the file's order. */
 static uint32_t checksum(
         const struct st_meta *meta, int n_meta, const struct st_tensor *tensors, int n_tensors)
 {
-	uLong crc = crc32(0, NULL, 0);
+	uint32_t sum = 0;
+	uLong crc;
 
 	for (int i = 0; i < n_meta; i++) {
 		if (strcmp(meta[i].key, "crc32") == 0)
 			continue;
-		crc = crc32_z(crc, (const Bytef *)meta[i].key, strlen(meta[i].key) + 1);
+		crc = crc32_z(0, (const Bytef *)meta[i].key, strlen(meta[i].key) + 1);
 		crc = crc32_z(crc, (const Bytef *)meta[i].value, strlen(meta[i].value) + 1);
+		sum += (uint32_t)crc;
 	}
+	crc = sum;
 	for (int i = 0; i < n_tensors; i++)
 		if (tensors[i].bytes > 0) /* crc32_z starts anew when it is given no pointer */
 			crc = crc32_z(crc, tensors[i].data, tensors[i].bytes);

@@ -227,7 +227,7 @@ static int resume(struct run *r, struct err *e)
 	int rc = outdir_newest(&r->dir, &c, path, tell_damaged, NULL, e);
 
 	if (rc == ERR_NOTFOUND) {
-		progress_say(&r->progress, "no checkpoint in %s: starting anew", r->dir.path);
+		progress_say(&r->progress, "no whole checkpoint in %s: starting anew", r->dir.path);
 		return 0;
 	}
 	if (rc != 0)
