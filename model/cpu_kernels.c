@@ -6,6 +6,8 @@
  * KERNELS_SUFFIX names the table that this compilation defines. */
 #include "model/cpu_kernels.h"
 
+#include "model/dropout.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -90,24 +92,12 @@ static void gelu_backward(
 	}
 }
 
-/* A 32-bit finaliser (lowbias32 by C. Wellons) over a counter: cheap, vectorises, and the same
- * element gets the same fate on the way back without a stored mask. */
-static inline uint32_t scramble(uint32_t x)
-{
-	x ^= x >> 16;
-	x *= 0x7feb352du;
-	x ^= x >> 15;
-	x *= 0x846ca68bu;
-	return x ^ (x >> 16);
-}
-
 static void dropout(float *restrict y, const float *restrict x, size_t first, size_t n,
         uint64_t seed, uint32_t keep_below, float scale)
 {
-	uint32_t lo = (uint32_t)seed, hi = (uint32_t)(seed >> 32), at = (uint32_t)first;
 	for (size_t i = 0; i < n; i++) {
-		uint32_t h = scramble(scramble(((uint32_t)i + at) ^ lo) + hi);
-		y[i] = h < keep_below ? x[i] * scale : 0;
+		bool keep = dropout_hash(seed, (uint32_t)(first + i)) < keep_below;
+		y[i] = keep ? x[i] * scale : 0;
 	}
 }
 
