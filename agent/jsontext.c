@@ -25,7 +25,7 @@ struct scan {
 	char *line_start;
 	int line, depth;
 	bool comments;
-	int *lines; /* owned, JSON_VALUES_MAX of them */
+	int *lines; /* owned, room for as many values as the text can hold */
 	int n_lines;
 	struct json_fault *fault;
 };
@@ -303,7 +303,7 @@ cJSON *json_parse(const char *text, size_t len, bool comments, struct json_fault
 	cJSON *root = NULL;
 	/* Room behind the end, so that looking a few bytes ahead needs no check. */
 	char *copy = calloc(1, len + 16);
-	int *lines = malloc(sizeof *lines * JSON_VALUES_MAX);
+	int *lines = calloc(len < JSON_VALUES_MAX ? len + 1 : JSON_VALUES_MAX, sizeof *lines);
 	*f = (struct json_fault){.line = 1, .column = 1, .text = "out of memory"};
 	if (!copy || !lines)
 		goto out;
