@@ -256,15 +256,11 @@ static int read_vector(
 	return 0;
 }
 
-static int read_checkpoint(struct checkpoint *c, struct err *e)
+int checkpoint__read(struct checkpoint *c, struct err *e)
 {
 	const struct st_file *f = &c->file;
-	int rc = check_kind(f, e);
+	int rc = read_state(f, &c->state, e);
 
-	if (rc == 0)
-		rc = check_sum(f, e);
-	if (rc == 0)
-		rc = read_state(f, &c->state, e);
 	if (rc == 0)
 		rc = read_vector(f, "optim.m", &c->m, e);
 	if (rc == 0)
@@ -278,6 +274,15 @@ static int read_checkpoint(struct checkpoint *c, struct err *e)
 	if (c->model == NULL || c->backend == NULL || c->device == NULL || c->choices == NULL)
 		return err_set(e, ERR_FORMAT, "damaged: metadata is missing");
 	return 0;
+}
+
+static int read_checkpoint(struct checkpoint *c, struct err *e)
+{
+	int rc = check_kind(&c->file, e);
+
+	if (rc == 0)
+		rc = check_sum(&c->file, e);
+	return rc == 0 ? checkpoint__read(c, e) : rc;
 }
 
 static int finish_open(struct checkpoint *c, struct err *e)

@@ -69,4 +69,8 @@ int checkpoint_open_weights(struct st_file *f, const char *path, struct err *e) 
 
 void checkpoint_close(struct checkpoint *c);
 
+/* Internal, and for the fuzzer, which would not get past a checksum: fills in everything but file,
+ * which is open. */
+int checkpoint__read(struct checkpoint *c, struct err *e) MUST_CHECK;
+
 #endif
