@@ -8,8 +8,6 @@
  * is affine in the byte, so mixing converted values is the same as converting mixed ones. */
 #include "model/augment.h"
 
-#include <math.h>
-
 int augment_check(const struct augment *a, const struct shape *s, struct err *e)
 {
 	int64_t least = s->dim[0] < s->dim[1] ? s->dim[0] : s->dim[1];
@@ -86,17 +84,35 @@ static void apply_shift(const struct augment_move *m, const struct shape *s, con
 	}
 }
 
-/* Where an output coordinate lies in the source: the two neighbours and the second one's weight. */
+/* Where output coordinates lie in the source, along one axis: first + out × step. */
+struct axis {
+	double first, step;
+};
+
+static struct axis axis_of(int64_t shift, double zoom, int64_t size)
+{
+	double centre = (double)(size - 1) / 2;
+	return (struct axis){.first = centre - ((double)shift + centre) / zoom, .step = 1 / zoom};
+}
+
+/* The neighbour before such a place, and the weight of the one after it. */
 struct tap {
 	int64_t at;
 	float weight;
 };
 
-static struct tap tap_at(int64_t out, int64_t shift, double zoom, int64_t size)
+static struct tap tap_at(struct axis a, int64_t out)
 {
-	double centre = (double)(size - 1) / 2;
-	double x = ((double)(out - shift) - centre) / zoom + centre, whole = floor(x);
-	return (struct tap){.at = (int64_t)whole, .weight = (float)(x - whole)};
+	double x = a.first + (double)out * a.step;
+	int64_t whole = (int64_t)x;
+	whole -= x < (double)whole; /* floor, without a call for each pixel */
+	return (struct tap){.at = whole, .weight = (float)(x - (double)whole)};
+}
+
+static float mix(float a, float b, float c, float d, struct tap ty, struct tap tx)
+{
+	float upper = a + (b - a) * tx.weight, lower = c + (d - c) * tx.weight;
+	return upper + (lower - upper) * ty.weight;
 }
 
 static float pixel(const struct shape *s, const float table[256], const uint8_t *src, int64_t y,
@@ -111,20 +127,25 @@ static void apply_scale(const struct augment_move *m, const struct shape *s, con
         const uint8_t *src, float *dst)
 {
 	int64_t h = s->dim[0], w = s->dim[1], channels = s->dim[2];
+	int64_t turn = m->flip ? -1 : 1, beside = turn * channels, below = w * channels;
+	struct axis down = axis_of(m->dy, m->zoom, h), along = axis_of(m->dx, m->zoom, w);
 	for (int64_t y = 0; y < h; y++) {
-		struct tap ty = tap_at(y, m->dy, m->zoom, h);
+		struct tap ty = tap_at(down, y);
 		for (int64_t x = 0; x < w; x++) {
-			struct tap tx = tap_at(x, m->dx, m->zoom, w);
-			int64_t x0 = m->flip ? w - 1 - tx.at : tx.at,
-			        x1 = m->flip ? x0 - 1 : x0 + 1;
+			struct tap tx = tap_at(along, x);
+			int64_t x0 = m->flip ? w - 1 - tx.at : tx.at, y0 = ty.at;
+			bool inside = y0 >= 0 && y0 < h - 1 && tx.at >= 0 && tx.at < w - 1;
 			for (int64_t c = 0; c < channels; c++) {
-				float a = pixel(s, table, src, ty.at, x0, c);
-				float b = pixel(s, table, src, ty.at, x1, c);
-				float p = pixel(s, table, src, ty.at + 1, x0, c);
-				float q = pixel(s, table, src, ty.at + 1, x1, c);
-				float upper = a + (b - a) * tx.weight;
-				float lower = p + (q - p) * tx.weight;
-				*dst++ = upper + (lower - upper) * ty.weight;
+				if (inside) { /* most pixels: no test for each neighbour */
+					const uint8_t *p = src + (y0 * w + x0) * channels + c;
+					*dst++ = mix(table[p[0]], table[p[beside]], table[p[below]],
+					        table[p[below + beside]], ty, tx);
+					continue;
+				}
+				*dst++ = mix(pixel(s, table, src, y0, x0, c),
+				        pixel(s, table, src, y0, x0 + turn, c),
+				        pixel(s, table, src, y0 + 1, x0, c),
+				        pixel(s, table, src, y0 + 1, x0 + turn, c), ty, tx);
 			}
 		}
 	}

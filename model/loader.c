@@ -78,6 +78,17 @@ static void fill_sample(struct loader *l, uint32_t sample, float *x)
 	augment_apply(&move, &d->shape, l->table, d->pixels + sample * l->sample_count, x);
 }
 
+/* Shuffled samples lie anywhere in memory; asked for one ahead, they arrive while another is
+ * converted. Waiting for them costs more than the conversion. */
+static void prefetch_sample(const struct loader *l, const uint32_t *order)
+{
+	if (l->next.sample + 1 == l->c.n_index)
+		return;
+	const uint8_t *p = l->c.data->pixels + order[l->next.sample + 1] * l->sample_count;
+	for (size_t i = 0; i < l->sample_count; i += 64)
+		__builtin_prefetch(p + i);
+}
+
 /* Fills one slot from l->next and moves it on. */
 static void fill_slot(struct loader *l, struct slot *s)
 {
@@ -90,6 +101,7 @@ static void fill_slot(struct loader *l, struct slot *s)
 		if (l->c.shuffle && l->order_epoch != l->next.epoch)
 			shuffle_epoch(l, l->next.epoch);
 		uint32_t sample = order[l->next.sample];
+		prefetch_sample(l, order);
 		fill_sample(l, sample, b->x + (size_t)b->count * l->sample_count);
 		b->labels[b->count++] = l->c.data->labels[sample];
 		if (++l->next.sample == l->c.n_index) {
