@@ -24,32 +24,26 @@ not() { ! "$@"; }
 # uses LIBRARY REGISTER: whether its code touches that kind of register.
 uses() { objdump -d --no-show-raw-insn "$builddir/$1" | grep -F "%$2"; }
 
+case $flags in
+*-fsanitize=* | *-O0* | *-march=*)
+	echo "1..0 # SKIP the flags given to configure change what is looked for"
+	exit 0
+	;;
+esac
 echo "1..9"
 ok "position independent" grep_headers 'Type: +DYN'
 ok "relocations are read-only after start" grep_headers GNU_RELRO
 ok "all symbols are bound at start" grep_headers 'BIND_NOW|Flags:.*NOW'
 ok "the stack is not executable" not executable_stack
 ok "libraries that nothing uses are not loaded" not grep_headers 'NEEDED.*(cmocka|msgpack)'
-case $flags in
-*-fsanitize=* | *-O0*)
-	skip "stack protector" "built with $flags"
-	skip "fortified" "built with $flags"
-	;;
-*)
-	ok "stack protector" grep_symbols __stack_chk_fail
-	ok "fortified" grep_symbols '__[a-z]+_chk@'
-	;;
-esac
-case $flags in
-*-march=*) why="built with $flags" ;;
-*) [ -e "$builddir/libkernels_v4.a" ] && why= || why="not x86-64" ;;
-esac
-if [ -z "$why" ]; then
+ok "stack protector" grep_symbols __stack_chk_fail
+ok "fortified" grep_symbols '__[a-z]+_chk@'
+if [ -e "$builddir/libkernels_v4.a" ]; then
 	ok "kernels of level v3 use AVX, of v4 AVX-512" \
 		eval 'uses libkernels_v3.a ymm && uses libkernels_v4.a zmm'
 	ok "kernels of level v3 do without AVX-512, the portable ones without AVX" \
 		eval 'not uses libkernels_v3.a zmm && not uses libkernels_base.a ymm'
 else
-	skip "kernels use what their level has" "$why"
-	skip "kernels use no more than their level has" "$why"
+	skip "kernels use what their level has" "not x86-64"
+	skip "kernels use no more than their level has" "not x86-64"
 fi
