@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,13 +82,27 @@ int cli_usage_error(enum command_id id, const char *fmt, ...)
 	return EXIT_USAGE;
 }
 
+static int stdout_failed(int error)
+{
+	/* What is still in the buffer would fail again, and be told again. */
+	__fpurge(stdout);
+	clearerr(stdout);
+	return cli_fail(EXIT_FAILED, "write to stdout: %s", error ? strerror(error) : "failed");
+}
+
+int cli_print(const struct buf *text)
+{
+	if (fwrite(text->data, 1, text->len, stdout) == text->len && fflush(stdout) == 0)
+		return EXIT_OK;
+	return stdout_failed(errno);
+}
+
 int cli_finish(int status)
 {
-	int failed = ferror(stdout);
+	bool failed = ferror(stdout);
 	errno = 0;
 	if (fflush(stdout) != 0 || failed)
-		return cli_fail(
-		        EXIT_FAILED, "write to stdout: %s", errno ? strerror(errno) : "failed");
+		return stdout_failed(errno);
 	return status;
 }
 

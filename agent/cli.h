@@ -76,6 +76,9 @@ int cli_help(enum command_id id);
  * a line; "FILE" on a line asks for file names. */
 int cli_complete(int n, char **words);
 
+/* Prints text on stdout, at once; EXIT_FAILED, told, if it does not take it. */
+int cli_print(const struct buf *text);
+
 /* The exit code of a command that is done: EXIT_FAILED, told, if stdout could not take all that was
  * printed to it. */
 int cli_finish(int status);

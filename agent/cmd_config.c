@@ -54,11 +54,13 @@ static int config_init(const struct config *c, const struct cli_args *a)
 		out = a->file[1];
 	buf_init(&text, LIMIT_CONFIG_BYTES);
 	rc = config_print(c, true, &text);
+	if (rc == 0 && !out) {
+		rc = cli_print(&text);
+		buf_close(&text);
+		return rc;
+	}
 	if (rc)
 		err_set(&e, rc, "%s", err_text(rc));
-	else if (!out)
-		rc = fwrite(text.data, 1, text.len, stdout) == text.len ? 0
-		                                                        : err_errno(&e, "stdout");
 	else if (!cli_own(a, CMD_CONFIG, "--force"))
 		rc = create_file(out, &text, &e);
 	else if (stat(out, &st) == 0 && !S_ISREG(st.st_mode))
@@ -115,10 +117,9 @@ static int config_show(const struct config *c)
 	struct buf text;
 	buf_init(&text, LIMIT_CONFIG_BYTES);
 	int rc = config_print(c, false, &text);
-	if (rc == 0)
-		fwrite(text.data, 1, text.len, stdout); /* cli_finish notices a failure */
+	int status = rc ? cli_fail(EXIT_FAILED, "%s", err_text(rc)) : cli_print(&text);
 	buf_close(&text);
-	return rc ? cli_fail(EXIT_FAILED, "%s", err_text(rc)) : EXIT_OK;
+	return status;
 }
 
 int cmd_config(int argc, char **argv)

@@ -1,0 +1,201 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# The command line as a user meets it: exit codes, where output goes, what the messages say.
+set -u
+dunlin=${DUNLIN:-./dunlin} srcdir=${srcdir:-.}
+dunlin=$(realpath "$dunlin") srcdir=$(realpath "$srcdir")
+dir=$(mktemp -d) || exit 99
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 99
+for name in ${!DUNLIN_*}; do unset "$name"; done
+
+tests=0
+# verdict NAME STATUS: one TAP line; what the last run printed follows a failure.
+verdict()
+{
+	tests=$((tests + 1))
+	if [ "$2" = 0 ]; then
+		echo "ok $tests - $1"
+	else
+		echo "not ok $tests - $1"
+		sed 's/^/# out: /' out
+		sed 's/^/# err: /' err
+		echo "# status: $status"
+	fi
+}
+run()
+{
+	"$dunlin" "$@" >out 2>err </dev/null
+	status=$?
+}
+# expect NAME STATUS [PATTERN OF STDERR [PATTERN OF STDOUT]]: about the last run; an empty pattern
+# wants nothing there.
+expect()
+{
+	local bad=0
+	[ "$status" = "$2" ] || bad=1
+	if [ $# -ge 3 ]; then
+		if [ -n "$3" ]; then grep -q -- "$3" err || bad=1; elif [ -s err ]; then bad=1; fi
+	fi
+	if [ $# -ge 4 ]; then
+		if [ -n "$4" ]; then grep -q -- "$4" out || bad=1; elif [ -s out ]; then bad=1; fi
+	fi
+	verdict "$1" $bad
+}
+
+run
+expect "no subcommand" 2 'Try .dunlin --help.' ''
+run --help
+expect "help on stdout" 0 '' '^  train '
+cp out help
+run help
+expect "help is --help" 0 '' 'Exit codes'
+cmp -s out help
+verdict "both say the same" $?
+run --version
+expect "version" 0 '' '^dunlin [0-9]'
+run trian
+expect "unknown subcommand" 2 'unknown subcommand "trian"; did you mean "train"?' ''
+for sub in train eval export inspect config; do
+	run "$sub" --help
+	expect "$sub --help" 0 '' "^Usage: dunlin $sub"
+done
+
+run train --lerning-rate 1
+expect "unknown flag" 2 'unknown flag --lerning-rate; did you mean --lr?' ''
+run train --lr
+expect "flag without a value" 2 '--lr needs a value' ''
+run train --out --resume
+expect "a flag is no value" 2 '--out needs a value' ''
+run train --lr fast
+expect "flag of the wrong type" 2 '--lr: wants a number, not "fast"' ''
+run train --batch=0
+expect "flag out of range" 2 '--batch: 0 is out of range, 1 to' ''
+run train --no-lr
+expect "only switches have --no-" 2 'unknown flag --no-lr' ''
+run train --no-flip=yes
+expect "--no- takes no value" 2 '--no-flip takes no value' ''
+run eval --lr 1 x
+expect "a flag of another subcommand" 2 '--lr is not for this subcommand' ''
+run train extra
+expect "argument too many" 2 'unexpected argument "extra"' ''
+run export one
+expect "argument missing" 2 'wants CHECKPOINT OUT' ''
+
+run config init
+expect "config init" 0 '' '"train_images"'
+run config init c.json
+expect "config init FILE" 0 '' ''
+run config init c.json
+expect "an existing file is left alone" 1 'c.json is there already; --force' ''
+run config init --out d.json --lr 0.25
+cmp -s c.json d.json
+[ $? = 1 ] && grep -q '"lr": 0.25' d.json
+verdict "init writes what flags say" $?
+run config init --force c.json --lr 0.5
+grep -q '"lr": 0.5' c.json
+verdict "--force overwrites" $?
+run config init --force /dev/null
+expect "but nothing that is no file" 1 'not a regular file' ''
+run config init nowhere/c.json
+expect "no such folder" 1 'nowhere/c.json: No such file' ''
+run config show c.json
+expect "config show" 0 '' '"lr": 0.5'
+cp out shown
+run config show --config shown
+cmp -s out shown
+verdict "what show prints reads back to the same" $?
+DUNLIN_THREADS=3 run config show --threads 5
+expect "flag over environment" 0 '' '"threads": 5'
+DUNLIN_THREADS=3 DUNLIN_CONFIG=c.json run config show
+grep -q '"threads": 3' out && grep -q '"lr": 0.5' out
+verdict "environment over file, which it can name" $?
+DUNLIN_THREADS=many run config show
+expect "environment wrong" 3 'DUNLIN_THREADS: wants a whole number, not "many"' ''
+run config
+expect "config wants an action" 2 'wants init|check|show' ''
+run config chek
+expect "unknown action" 2 'did you mean check' ''
+
+cat >wrong.json <<'END'
+{
+  "model": {"layers": [{"type": "conv2d", "units": 3, "kernal": 3}]},
+  "train": {
+    "lerning_rate": 0.1, // unknown
+    "batch": 0,
+    "nesterov": "yes"
+  }
+}
+END
+cat >want <<'END'
+wrong.json:2: model: layer 1 (conv2d): unknown key "kernal"; did you mean "kernel"?
+wrong.json:4: unknown key "train.lerning_rate"; did you mean "train.lr"?
+wrong.json:5: train.batch: 0 is out of range, 1 to 1048576
+wrong.json:6: train.nesterov: wants true or false, not a string
+END
+run config check wrong.json
+expect "config check" 3 'lerning' ''
+cmp -s err want
+verdict "all that is wrong, with lines" $?
+run train --config wrong.json
+expect "train tells the same" 3 'wrong.json:5: train.batch' ''
+run train --config nofile.json
+expect "no config file" 3 'nofile.json: No such file' ''
+echo '{"data": {"train_images": "none.gz"}}' >nodata.json
+run config check nodata.json
+expect "config check wants the data" 4 'data.train_images: none.gz: No such file' ''
+
+# Two black 4x4 images and their labels, as IDX.
+{ printf '\0\0\10\3\0\0\0\2\0\0\0\4\0\0\0\4'; head -c 32 /dev/zero; } >images
+printf '\0\0\10\1\0\0\0\2\0\1' >labels
+small='"data": {"train_images": "images", "train_labels": "labels",
+	"test_images": "", "test_labels": ""}'
+echo "{$small, \"model\": {\"layers\": [{\"type\": \"flatten\"},
+	{\"type\": \"dense\", \"units\": 2}]}}" >fine.json
+run config check fine.json
+expect "a config that is fine" 0 '' '^fine.json is fine$'
+echo "{$small, \"model\": {\"layers\": [{\"type\": \"conv2d\", \"units\": 2, \"kernel\": 9},
+	{\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 2}]}}" >large.json
+run config check large.json
+expect "a model that does not fit the data" 3 'layer 1 (conv2d' ''
+
+if [ -w /dev/full ]; then
+	"$dunlin" config init >/dev/full 2>err
+	status=$?
+	: >out
+	expect "a full disk is noticed" 1 'write to stdout: No space left'
+else
+	tests=$((tests + 1))
+	echo "ok $tests - a full disk is noticed # SKIP no /dev/full"
+fi
+"$dunlin" --version >&- 2>err
+status=$?
+expect "a closed stdout is noticed" 1 'write to stdout'
+
+# The completion, asked as bash would.
+complete_at()
+{
+	COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+	_dunlin
+	printf '%s\n' "${COMPREPLY[@]}" >out
+	: >err
+	status=0
+}
+compopt() { :; }
+. "$srcdir/deploy/dunlin.bash"
+complete_at "$dunlin" tr
+expect "completes subcommands" 0 '' '^train$'
+complete_at "$dunlin" train --opt
+expect "completes flags" 0 '' '^--optimizer$'
+complete_at "$dunlin" train --optimizer ''
+expect "completes choices" 0 '' '^adamw$'
+complete_at "$dunlin" train --optimizer = ad
+expect "completes choices behind =" 0 '' '^adamw$'
+complete_at "$dunlin" train --no-res
+expect "completes switches" 0 '' '^--no-resume$'
+complete_at "$dunlin" config ch
+expect "completes actions" 0 '' '^check$'
+complete_at "$dunlin" train --config fin
+expect "completes files" 0 '' '^fine.json$'
+
+echo "1..$tests"
