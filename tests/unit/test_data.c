@@ -376,6 +376,25 @@ static void test_small_alpha_is_uneven(void **state)
 	free(val);
 }
 
+/* So small an alpha that every draw underflows to 0: a class goes to one part, and not always to
+ * the same. */
+static void test_vanishing_alpha(void **state)
+{
+	(void)state;
+	make_labels();
+	uint32_t *train, *val, n_train, n_val, sum[2] = {0};
+	struct partition p = {.kind = PARTITION_LABEL, .parts = 2, .alpha = 1e-300};
+	for (p.seed = 0; p.seed < 16; p.seed++)
+		for (p.part = 0; p.part < 2; p.part++)
+			if (!data_split(&split_data, &p, 0, &train, &n_train, &val, &n_val, NULL)) {
+				sum[p.part] += n_train;
+				free(train);
+				free(val);
+			}
+	assert_int_equal(sum[0] + sum[1], 16 * COUNT);
+	assert_true(sum[0] > 4 * COUNT && sum[1] > 4 * COUNT);
+}
+
 static void test_split_depends_on_the_seed_alone(void **state)
 {
 	(void)state;
@@ -446,6 +465,7 @@ int main(void)
 	        cmocka_unit_test(test_statistics),
 	        cmocka_unit_test(test_split_covers),
 	        cmocka_unit_test(test_small_alpha_is_uneven),
+	        cmocka_unit_test(test_vanishing_alpha),
 	        cmocka_unit_test(test_split_depends_on_the_seed_alone),
 	        cmocka_unit_test(test_split_refuses),
 	};
