@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Python's safetensors and ours read each other's files: Python writes tensors of many kinds, st_copy
-# reads and writes them again, Python finds the same. With PyTorch also through its tensors. TAP.
+# Python's safetensors and ours read each other's files: Python writes tensors of many kinds,
+# st_copy reads and writes them again, Python finds the same. With PyTorch its tensors too. TAP.
 set -u
 python=${PYTHON:-python3}
 copy=${builddir:?run by make check}/tests/integration/st_copy
@@ -68,7 +68,8 @@ n = int.from_bytes(raw[:8], "little")
 result((8 + n) % 64 == 0 and "__metadata__" in json.loads(raw[8:8 + n] or "{}"), "alignment")
 
 if torch:
-    t = {"w": torch.randn(8, 3, 3, 3), "b": torch.randn(8).to(torch.bfloat16), "s": torch.tensor(3.5)}
+    t = {"w": torch.randn(8, 3, 3, 3), "b": torch.randn(8).to(torch.bfloat16),
+         "s": torch.tensor(3.5)}
     save_torch(t, f"{folder}/torch")
     to = copied("torch")
     back = load_torch(to) if to else {}
