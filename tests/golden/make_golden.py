@@ -1,0 +1,346 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Makes the golden values in this folder with PyTorch: make_golden.py [FOLDER]
+
+Debian's python3-torch and python3-numpy are enough. PyTorch computes in float64, so what is stored
+(as float32, losses as float64) is the truth that our float32 engine has to come near, not another
+engine's rounding. Parameters and batches are not stored: both sides make them by the same integer
+formula, `uniform` below. tests/unit/test_golden.c reads the files and needs no Python.
+
+A file NAME.safetensors holds, for one model (metadata "model": its canonical JSON),
+    logits, loss, grad.PARAMETER          of the first batch
+    RUN.settings, RUN.lr, RUN.losses      of each optimiser run; settings in the order of SETTINGS
+    RUN.param.PARAMETER                   after its last step
+where a network too large to store whole (metadata "values": "sampled") has for each gradient and
+parameter its norm and 16 values spread over it. schedules.safetensors holds factors on the learning
+rate.
+
+At the kink of a relu, or where two inputs of a maximum tie, rounding alone decides which way a
+gradient goes. So batches are searched for (metadata "seed") that keep away from kinks: all of them
+for a small network, the first one for a large network, whose later steps get a small rate instead.
+"""
+import json
+import os
+import struct
+import sys
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+BATCH = 6
+STEPS = 20
+SAMPLES = 16
+KINK_DISTANCE = 2e-6
+SETTINGS = ("adamw", "momentum", "nesterov", "weight_decay", "beta1", "beta2", "eps", "clip")
+
+
+# ---- files
+
+def write_safetensors(path, metadata, tensors):
+    names = {np.dtype("float32"): "F32", np.dtype("float64"): "F64", np.dtype("int64"): "I64"}
+    header, data = {"__metadata__": metadata}, b""
+    for name, t in tensors.items():
+        raw = np.ascontiguousarray(t).tobytes()
+        header[name] = {"dtype": names[t.dtype], "shape": list(t.shape),
+                        "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+    print(f"{path}: {len(data) + len(text) + 8} bytes")
+
+
+# ---- numbers that both sides make
+
+def bits(n, stream):
+    """n well-mixed numbers of 32 bits; stream tells one tensor from another."""
+    h = (np.arange(n, dtype=np.uint64) * 2654435761 + stream * 40503 + 12345) & 0xFFFFFFFF
+    for shift, factor in ((16, 2246822519), (13, 3266489917)):
+        h = ((h ^ (h >> np.uint64(shift))) * factor) & 0xFFFFFFFF
+    return h ^ (h >> np.uint64(16))
+
+
+def uniform(n, stream, bound):
+    """n float32 in [-bound, bound): 24 bits, so that every machine gets the same ones."""
+    centred = (bits(n, stream) >> np.uint64(8)).astype(np.float64) - 2.0 ** 23
+    return (centred * (bound / 2.0 ** 23)).astype(np.float32)
+
+
+def make_batch(model, seed, step):
+    """Images (B, H, W, C) as Dunlin wants them, and labels."""
+    shape, stream = [BATCH] + model["input"], 1000 * (1 + seed) + 2 * step
+    x = uniform(int(np.prod(shape)), stream, 1.5).reshape(shape)
+    return x, (bits(BATCH, stream + 1) % model["classes"]).astype(np.int64)
+
+
+# ---- models: the list of layers in canonical form, and a network that runs it
+
+# The fields of each kind with their defaults, in canonical order, and what an unnamed one is called.
+KINDS = {
+    "dense": ("dense", {"units": None, "bias": True}),
+    "conv2d": ("conv", {"units": None, "kernel": 3, "stride": 1, "pad": 0, "bias": True}),
+    "relu": ("relu", {}),
+    "gelu": ("gelu", {}),
+    "max_pool": ("pool", {"kernel": 2, "stride": 0, "pad": 0}),
+    "avg_pool": ("avgpool", {"kernel": 2, "stride": 0, "pad": 0}),
+    "global_pool": ("gpool", {}),
+    "flatten": ("flatten", {}),
+    "add": ("add", {}),
+}
+
+
+def make_model(shape, classes, *layers):
+    """Each layer is a kind, or a kind with its fields: ("dense", {"units": 4})."""
+    out, count, before = [], {}, "input"
+    for layer in layers:
+        kind, given = (layer, {}) if isinstance(layer, str) else layer
+        short, fields = KINDS[kind]
+        count[kind] = count.get(kind, 0) + 1
+        name = given.get("name", f"{short}{count[kind]}")
+        full = {"type": kind, "name": name, "from": given.get("from", [before])}
+        for key, default in fields.items():
+            full[key] = given.get(key, default)
+        if full.get("stride") == 0:
+            full["stride"] = full["kernel"]
+        out.append(full)
+        before = name
+    return {"input": shape, "classes": classes, "layers": out}
+
+
+def run_layer(layer, x, p):
+    kind, name = layer["type"], layer["name"]
+    w, b = p.get(name + ".weight"), p.get(name + ".bias")
+    if kind == "dense":
+        return F.linear(x[0], w, b)
+    if kind == "conv2d":
+        return F.conv2d(x[0], w, b, stride=layer["stride"], padding=layer["pad"])
+    if kind == "max_pool":
+        return F.max_pool2d(x[0], layer["kernel"], layer["stride"], layer["pad"])
+    if kind == "avg_pool":
+        return F.avg_pool2d(x[0], layer["kernel"], layer["stride"], layer["pad"])
+    return {"relu": F.relu, "gelu": F.gelu, "flatten": lambda v: v.flatten(1),
+            "global_pool": lambda v: v.mean((2, 3)), "add": lambda v: v + x[1]}[kind](x[0])
+
+
+def kink_distance(layer, x):
+    """How far the nearest kink is, as a share of the largest value."""
+    if layer["type"] == "relu":
+        return float(x.abs().min() / x.abs().max())
+    if layer["type"] != "max_pool":
+        return 1.0
+    pad, kernel, stride = layer["pad"], layer["kernel"], layer["stride"]
+    windows = F.pad(x, [pad] * 4, value=-1e9).unfold(2, kernel, stride).unfold(3, kernel, stride)
+    top = windows.reshape(-1, kernel * kernel).topk(2).values
+    top = top[top[:, 0] != 0]  # behind a relu, all 0: none of them gets a gradient
+    return float((top[:, 0] - top[:, 1]).min() / x.abs().max())
+
+
+def forward(model, p, x):
+    """The logits, and the distance of the nearest kink."""
+    x = torch.tensor(x, dtype=torch.float64)
+    outputs, near = {"input": x.permute(0, 3, 1, 2) if x.dim() == 4 else x}, 1.0
+    for layer in model["layers"]:
+        source = [outputs[f] for f in layer["from"]]
+        near = min(near, kink_distance(layer, source[0].detach()))
+        outputs[layer["name"]] = run_layer(layer, source, p)
+    return outputs[model["layers"][-1]["name"]], near
+
+
+def make_params(model):
+    """Float64 leaves with float32 values, in the order of the layers."""
+    shape = model["input"]
+    x = torch.zeros([1] + ([shape[2]] + shape[:2] if len(shape) == 3 else shape))
+    p, outputs = {}, {"input": x}
+    for layer in model["layers"]:
+        source = [outputs[f] for f in layer["from"]]
+        if layer["type"] in ("dense", "conv2d"):
+            inputs = source[0].shape[1]
+            kernel = [layer["kernel"]] * 2 if layer["type"] == "conv2d" else []
+            shapes = {".weight": [layer["units"], inputs] + kernel}
+            if layer["bias"]:
+                shapes[".bias"] = [layer["units"]]
+            bound = 2 / np.sqrt(float(np.prod([inputs] + kernel)))
+            for suffix, s in shapes.items():
+                values = uniform(int(np.prod(s)), len(p), bound).reshape(s)
+                p[layer["name"] + suffix] = torch.tensor(
+                    values, dtype=torch.float64).requires_grad_()
+        with torch.no_grad():
+            outputs[layer["name"]] = run_layer(
+                layer, source, {k: v.float() for k, v in p.items()})
+    return p
+
+
+# ---- runs
+
+def warmup_cosine(optimizer, warmup, total, floor_lr):
+    """Counted in samples. LinearLR then gives (samples + 1) / (warmup + 1)."""
+    s = torch.optim.lr_scheduler
+    return s.SequentialLR(optimizer, [
+        s.LinearLR(optimizer, 1 / (warmup + 1), 1, warmup),
+        s.CosineAnnealingLR(optimizer, total - warmup, floor_lr)], [warmup])
+
+
+RUNS = {
+    "sgd": {"lr": 0.1},
+    "momentum": {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.02},
+    "nesterov": {"lr": 0.05, "momentum": 0.9, "nesterov": True, "clip": True},
+    "adamw": {"lr": 0.02, "adamw": True, "beta1": 0.85, "beta2": 0.97, "eps": 1e-4,
+              "weight_decay": 0.5},
+}
+
+
+def make_optimizer(p, c):
+    groups = [{"params": [v for v in p.values() if v.dim() > 1]},
+              {"params": [v for v in p.values() if v.dim() == 1], "weight_decay": 0.0}]
+    if c.get("adamw"):
+        return torch.optim.AdamW(groups, lr=c["lr"], betas=(c["beta1"], c["beta2"]), eps=c["eps"],
+                                 weight_decay=c["weight_decay"])
+    return torch.optim.SGD(groups, lr=c["lr"], momentum=c.get("momentum", 0),
+                           nesterov=c.get("nesterov", False),
+                           weight_decay=c.get("weight_decay", 0))
+
+
+class NearKink(Exception):
+    pass
+
+
+def train(model, c, seed, kinks_matter):
+    """The losses, rates and last parameters of one run."""
+    p = make_params(model)
+    optimizer = make_optimizer(p, c)
+    schedule = None
+    if c.get("adamw"):
+        schedule = warmup_cosine(optimizer, 5 * BATCH, STEPS * BATCH, 0.1 * c["lr"])
+    losses, rates, clipped = [], [], 0
+    for step in range(STEPS):
+        x, labels = make_batch(model, seed, step)
+        optimizer.zero_grad()
+        logits, near = forward(model, p, x)
+        if kinks_matter and near < KINK_DISTANCE:
+            raise NearKink
+        loss = F.cross_entropy(logits, torch.tensor(labels))
+        loss.backward()
+        if c.get("clip"):
+            clipped += float(torch.nn.utils.clip_grad_norm_(p.values(), c["clip"])) > c["clip"]
+        losses.append(float(loss))
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        for _ in range(BATCH if schedule else 0):
+            schedule.step()
+    assert not c.get("clip") or 0 < clipped < STEPS, "both must happen"
+    return np.array(losses), np.array(rates), p
+
+
+def stored(t, sampled):
+    t = t.detach().numpy()
+    if sampled:
+        flat = t.reshape(-1)
+        places = (2 * np.arange(SAMPLES) + 1) * flat.size // (2 * SAMPLES)
+        t = np.concatenate([[np.linalg.norm(flat)], flat[places]])
+    return t.astype(np.float32)
+
+
+def make_values(model, runs, sampled, seed):
+    p = make_params(model)
+    x, labels = make_batch(model, seed, 0)
+    logits, near = forward(model, p, x)
+    if near < KINK_DISTANCE:
+        raise NearKink
+    loss = F.cross_entropy(logits, torch.tensor(labels))
+    loss.backward()
+    out = {"logits": stored(logits, False), "loss": np.array([float(loss)])}
+    for key, v in p.items():
+        out["grad." + key] = stored(v.grad, sampled)
+    norm = float(torch.cat([v.grad.flatten() for v in p.values()]).norm())
+    for run in runs:
+        c = dict(RUNS[run])
+        if sampled:
+            c["lr"] *= 0.03
+        if c.get("clip"):
+            c["clip"] = 0.8 * norm  # so that some steps are clipped and some are not
+        losses, rates, after = train(model, c, seed, not sampled)
+        out[run + ".settings"] = np.array([float(c.get(k, 0)) for k in SETTINGS])
+        out[run + ".lr"] = rates
+        out[run + ".losses"] = losses
+        for key, v in after.items():
+            out[f"{run}.param.{key}"] = stored(v, sampled)
+    return out
+
+
+def make_file(folder, name, model, runs, sampled):
+    for seed in range(1000):
+        try:
+            out = make_values(model, runs, sampled, seed)
+            break
+        except NearKink:
+            continue
+    else:
+        sys.exit(f"{name}: no batches keep away from kinks")
+    write_safetensors(os.path.join(folder, name + ".safetensors"), {
+        "model": json.dumps(model, separators=(",", ":")), "batch": str(BATCH), "seed": str(seed),
+        "values": "sampled" if sampled else "whole", "torch": torch.__version__}, out)
+
+
+def make_schedules(folder):
+    """Settings: kind (0 constant, 1 step, 2 cosine), warmup, total, step, step_factor, floor."""
+    s, out = torch.optim.lr_scheduler, {}
+
+    def add(name, settings, make):
+        optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+        schedule, factors = make(optimizer), []
+        for _ in range(int(settings[2]) + 1):
+            factors.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            schedule.step()
+        out[name + ".settings"] = np.array(settings, dtype=np.float64)
+        out[name + ".factors"] = np.array(factors)
+
+    add("constant", [0, 40, 100, 0, 0, 0], lambda o: s.LinearLR(o, 1 / 41, 1, 40))
+    add("step", [1, 0, 200, 30, 0.3, 0], lambda o: s.StepLR(o, 30, 0.3))
+    add("warmup_step", [1, 25, 200, 60, 0.5, 0], lambda o: s.ChainedScheduler(
+        [s.LinearLR(o, 1 / 26, 1, 25), s.StepLR(o, 60, 0.5)]))
+    add("cosine", [2, 0, 250, 0, 0, 0], lambda o: s.CosineAnnealingLR(o, 250))
+    add("warmup_cosine", [2, 50, 250, 0, 0, 0.1], lambda o: warmup_cosine(o, 50, 250, 0.1))
+    write_safetensors(os.path.join(folder, "schedules.safetensors"),
+                      {"torch": torch.__version__}, out)
+
+
+def conv(units, **fields):
+    return "conv2d", {"units": units, **fields}
+
+
+def dense(units, **fields):
+    return "dense", {"units": units, **fields}
+
+
+def main():
+    folder = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
+    whole, large = list(RUNS), ["momentum", "adamw"]
+    small = {
+        "dense": make_model([11], 5, dense(16), "gelu", dense(12, bias=False), "relu", dense(5)),
+        "conv": make_model(
+            [9, 8, 3], 4, conv(6, stride=2, pad=1, bias=False), "relu", conv(5, kernel=2), "gelu",
+            "global_pool", dense(4)),
+        "pools": make_model(
+            [10, 9, 2], 4, conv(4, pad=1), "relu", ("max_pool", {"kernel": 3, "stride": 2,
+            "pad": 1}), conv(5, kernel=1), ("avg_pool", {"kernel": 3, "stride": 2, "pad": 1}),
+            "gelu", "max_pool", "flatten", dense(4)),
+        "residual": make_model(
+            [6, 6, 3], 3, conv(4, pad=1, name="stem"), ("relu", {"name": "a"}),
+            conv(4, pad=1, name="branch"), ("add", {"from": ["a", "branch"]}), "relu",
+            ("avg_pool", {}), "flatten", dense(8), "relu", dense(3)),
+    }
+    for name, model in small.items():
+        make_file(folder, name, model, whole, False)
+    make_file(folder, "mlp", make_model(
+        [28, 28, 1], 10, "flatten", dense(512), "relu", dense(256), "relu", dense(10)), large, True)
+    make_file(folder, "cnn", make_model(
+        [28, 28, 1], 10, conv(32, pad=1), "relu", conv(32, pad=1), "relu", "max_pool",
+        conv(64, pad=1), "relu", "max_pool", "flatten", dense(128), "relu", dense(10)), large, True)
+    make_schedules(folder)
+
+
+if __name__ == "__main__":
+    main()
