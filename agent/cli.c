@@ -267,39 +267,36 @@ bool cli_parse(struct config *c, struct cli_args *a, enum command_id id, int arg
 	return false;
 }
 
-bool cli_settings(struct config *c, const struct cli_args *a, enum command_id id, int argc,
-        char **argv, int *status)
+int cli_collect(struct config *c, const struct cli_args *a, enum command_id id, int argc,
+        char **argv, struct config_problems *p)
 {
 	struct cli_args again = {0};
 	struct reader r = {.id = id, .argc = argc, .argv = argv, .c = c, .a = &again};
-	struct config_problems p;
-	struct buf text;
 	config_close(c);
 	config_defaults(c);
-	config_problems_init(&p, NULL);
-	int rc = a->config ? config_load(c, a->config, &p) : 0;
-	rc = config_env(c, &p) || rc;
+	config_problems_init(p, NULL);
+	int rc = a->config ? config_load(c, a->config, p) : 0;
+	rc = config_env(c, p) || rc;
 	rc = read_args(&r) || rc;
-	rc = config_check(c, &p) || rc;
-	if (rc == 0) {
-		log_setup(&(struct log_config){.level = (enum log_level)c->log.level,
-		        .format = (enum log_format)c->log.format});
-		return true;
-	}
-	*status = EXIT_CONFIG;
+	rc = config_check(c, p) || rc;
+	return rc ? ERR_INVALID : 0;
+}
+
+void cli_tell(const struct config_problems *p)
+{
+	struct buf text;
 	buf_init(&text, 1 << 20);
-	if (config_problems_text(&p, &text) == 0)
-		fputs(text.data, stderr);
+	if (config_problems_text(p, &text) == 0)
+		fputs(text.data ? text.data : "", stderr);
 	else
-		*status = cli_fail(EXIT_FAILED, "out of memory");
+		fputs("dunlin: out of memory\n", stderr);
 	buf_close(&text);
-	config_close(c);
-	return false;
 }
 
 bool cli_begin(struct config *c, struct cli_args *a, enum command_id id, int argc, char **argv,
         int *status)
 {
+	struct config_problems p;
 	if (!cli_parse(c, a, id, argc, argv, status))
 		return false;
 	if (!commands[id].settings)
@@ -307,5 +304,13 @@ bool cli_begin(struct config *c, struct cli_args *a, enum command_id id, int arg
 	const char *env = getenv("DUNLIN_CONFIG");
 	if (!a->config && env && env[0])
 		a->config = env;
-	return cli_settings(c, a, id, argc, argv, status);
+	if (cli_collect(c, a, id, argc, argv, &p) == 0) {
+		log_setup(&(struct log_config){.level = (enum log_level)c->log.level,
+		        .format = (enum log_format)c->log.format});
+		return true;
+	}
+	cli_tell(&p);
+	config_close(c);
+	*status = EXIT_CONFIG;
+	return false;
 }

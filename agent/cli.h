@@ -52,12 +52,15 @@ struct cli_args {
 bool cli_begin(struct config *c, struct cli_args *a, enum command_id id, int argc, char **argv,
         int *status) MUST_CHECK;
 
-/* The two halves of cli_begin, for a subcommand that decides between them which file to read: the
- * flags checked and a filled (c is left at the defaults and the flags), then the settings. */
+/* The parts of cli_begin, for a subcommand that has something to do between them. cli_parse checks
+ * the flags and fills a (c is left at the defaults and the flags); cli_collect reads file,
+ * environment and flags into c and what is wrong into p, 0 if nothing is; cli_tell puts it on
+ * stderr. */
 bool cli_parse(struct config *c, struct cli_args *a, enum command_id id, int argc, char **argv,
         int *status) MUST_CHECK;
-bool cli_settings(struct config *c, const struct cli_args *a, enum command_id id, int argc,
-        char **argv, int *status) MUST_CHECK;
+int cli_collect(struct config *c, const struct cli_args *a, enum command_id id, int argc,
+        char **argv, struct config_problems *p) MUST_CHECK;
+void cli_tell(const struct config_problems *p);
 
 /* The value of one of the subcommand's own flags ("" if it takes none), or NULL when it was not
  * given: cli_own(&a, CMD_EVAL, "--json"). */

@@ -38,7 +38,7 @@ static int create_file(const char *path, const struct buf *text, struct err *e)
 	return rc;
 }
 
-static int config_init(const struct config *c, const struct cli_args *a)
+static int init(const struct config *c, const struct cli_args *a)
 {
 	const char *out = cli_own(a, CMD_CONFIG, "--out");
 	struct stat st;
@@ -71,55 +71,107 @@ static int config_init(const struct config *c, const struct cli_args *a)
 	return rc ? cli_fail(EXIT_FAILED, "%s", e.msg) : EXIT_OK;
 }
 
-static void check_readable(const char *key, const char *path, bool *bad)
+/* A problem with what a setting names, at its line in the file. */
+static void complain(struct config_problems *p, const char *key, const char *why)
 {
-	if (!path[0] || access(path, R_OK) == 0)
-		return;
-	fprintf(stderr, "%s: %s: %s\n", key, path, strerror(errno));
-	*bad = true;
+	config_problem(p, p->set_at[setting_find(key)], "%s: %s", key, why);
 }
 
-/* Reads the training data and resolves the model against it. The exit code. */
-static int check_model(const struct config *c)
+static bool readable(struct config_problems *p, const char *key, const char *path)
 {
-	struct dataset d;
+	char why[256];
+	if (!path[0] || access(path, R_OK) == 0)
+		return true;
+	snprintf(why, sizeof why, "%.180s: %s", path, strerror(errno));
+	complain(p, key, why);
+	return false;
+}
+
+/* Reads the data and resolves the model against it. The exit code. */
+static int check_model(const struct config *c, struct config_problems *p)
+{
+	struct dataset train, test;
 	struct arch arch;
 	struct err e;
+	int status = EXIT_OK;
 	int rc = dataset_read_idx(
-	        &d, c->data.train_images, c->data.train_labels, c->data.classes, &e);
-	if (rc)
-		return cli_fail(exit_code(rc, EXIT_DATA), "%s", e.msg);
-	rc = config_arch(c, &d.shape, d.classes, &arch, &e);
-	if (rc)
-		cli_fail(EXIT_CONFIG, "model: %s", e.msg);
-	else
+	        &train, c->data.train_images, c->data.train_labels, c->data.classes, &e);
+	if (rc) {
+		complain(p, "data.train_images", e.msg);
+		return exit_code(rc, EXIT_DATA);
+	}
+	rc = config_arch(c, &train.shape, train.classes, &arch, &e);
+	if (rc) {
+		complain(p, "model", e.msg);
+		status = exit_code(rc, EXIT_CONFIG);
+	} else {
 		arch_close(&arch);
-	dataset_close(&d);
-	return exit_code(rc, EXIT_CONFIG);
-}
-
-static int config_check_file(const struct config *c, const char *path)
-{
-	bool bad = false;
-	check_readable("data.train_images", c->data.train_images, &bad);
-	check_readable("data.train_labels", c->data.train_labels, &bad);
-	check_readable("data.test_images", c->data.test_images, &bad);
-	check_readable("data.test_labels", c->data.test_labels, &bad);
-	check_readable("run.init_from", c->run.init_from, &bad);
-	int status = bad ? EXIT_DATA : check_model(c);
-	if (status == EXIT_OK)
-		printf("%s is fine\n", path);
+	}
+	if (c->data.test_images[0]) {
+		rc = dataset_read_idx(
+		        &test, c->data.test_images, c->data.test_labels, train.classes, &e);
+		if (rc == 0) {
+			if (!shape_equal(&test.shape, &train.shape))
+				rc = err_set(
+				        &e, ERR_MISMATCH, "other sizes than data.train_images");
+			dataset_close(&test);
+		}
+		if (rc) {
+			complain(p, "data.test_images", e.msg);
+			status = exit_code(rc, EXIT_DATA);
+		}
+	}
+	dataset_close(&train);
 	return status;
 }
 
-static int config_show(const struct config *c)
+static int check_file(struct config *c, const struct cli_args *a, int argc, char **argv)
 {
+	struct config_problems p;
+	bool sound = cli_collect(c, a, CMD_CONFIG, argc, argv, &p) == 0;
+	bool there = readable(&p, "data.train_images", c->data.train_images);
+	there = readable(&p, "data.train_labels", c->data.train_labels) && there;
+	there = readable(&p, "data.test_images", c->data.test_images) && there;
+	there = readable(&p, "data.test_labels", c->data.test_labels) && there;
+	there = readable(&p, "run.init_from", c->run.init_from) && there;
+	int status = !sound ? EXIT_CONFIG : !there ? EXIT_DATA : check_model(c, &p);
+	cli_tell(&p);
+	if (status == EXIT_OK)
+		printf("%s is fine\n", a->config);
+	return status;
+}
+
+static int show(struct config *c, const struct cli_args *a, int argc, char **argv)
+{
+	struct config_problems p;
 	struct buf text;
+	if (cli_collect(c, a, CMD_CONFIG, argc, argv, &p)) {
+		cli_tell(&p);
+		return EXIT_CONFIG;
+	}
 	buf_init(&text, LIMIT_CONFIG_BYTES);
 	int rc = config_print(c, false, &text);
 	int status = rc ? cli_fail(EXIT_FAILED, "%s", err_text(rc)) : cli_print(&text);
 	buf_close(&text);
 	return status;
+}
+
+/* Which file check and show read. A status when the arguments make no sense together. */
+static int choose_file(struct cli_args *a)
+{
+	const char *env = getenv("DUNLIN_CONFIG");
+	if (cli_own(a, CMD_CONFIG, "--out") || cli_own(a, CMD_CONFIG, "--force"))
+		return cli_usage_error(CMD_CONFIG, "--out and --force are for init");
+	if (a->n_files > 1 && a->config)
+		return cli_usage_error(
+		        CMD_CONFIG, "two files, --config %s and %s", a->config, a->file[1]);
+	if (a->n_files > 1)
+		a->config = a->file[1];
+	else if (!a->config && env && env[0])
+		a->config = env;
+	if (!a->config && strcmp(a->file[0], "check") == 0)
+		return cli_usage_error(CMD_CONFIG, "check wants a file");
+	return EXIT_OK;
 }
 
 int cmd_config(int argc, char **argv)
@@ -130,42 +182,17 @@ int cmd_config(int argc, char **argv)
 	int status;
 	if (!cli_parse(&c, &a, CMD_CONFIG, argc, argv, &status))
 		return status;
-	const char *action = a.file[0];
-	bool init = strcmp(action, "init") == 0, check = strcmp(action, "check") == 0;
-	const char *meant = nearest(action, actions);
-	if (!init && !check && strcmp(action, "show") != 0) {
-		status = cli_usage_error(CMD_CONFIG,
-		        meant ? "no action of that name; did you mean %s?"
-		              : "wants init, check or show",
-		        meant);
-		goto out;
-	}
-	if (init) {
-		status = config_init(&c, &a);
-		goto out;
-	}
-	if (cli_own(&a, CMD_CONFIG, "--out") || cli_own(&a, CMD_CONFIG, "--force")) {
-		status = cli_usage_error(CMD_CONFIG, "--out and --force are for init");
-		goto out;
-	}
-	const char *env = getenv("DUNLIN_CONFIG");
-	if (a.n_files > 1 && a.config) {
-		status = cli_usage_error(
-		        CMD_CONFIG, "two files, --config %s and %s", a.config, a.file[1]);
-		goto out;
-	}
-	if (a.n_files > 1)
-		a.config = a.file[1];
-	else if (!a.config && env && env[0])
-		a.config = env;
-	if (check && !a.config) {
-		status = cli_usage_error(CMD_CONFIG, "check wants a file");
-		goto out;
-	}
-	if (!cli_settings(&c, &a, CMD_CONFIG, argc, argv, &status))
-		return status;
-	status = check ? config_check_file(&c, a.config) : config_show(&c);
-out:
+	const char *action = a.file[0], *meant = nearest(action, actions);
+	if (strcmp(action, "init") == 0)
+		status = init(&c, &a);
+	else if (strcmp(action, "check") == 0)
+		status = (status = choose_file(&a)) ? status : check_file(&c, &a, argc, argv);
+	else if (strcmp(action, "show") == 0)
+		status = (status = choose_file(&a)) ? status : show(&c, &a, argc, argv);
+	else if (meant)
+		status = cli_usage_error(CMD_CONFIG, "no such action; did you mean %s?", meant);
+	else
+		status = cli_usage_error(CMD_CONFIG, "wants init, check or show");
 	config_close(&c);
 	return status;
 }

@@ -145,6 +145,13 @@ echo '{"data": {"train_images": "none.gz"}}' >nodata.json
 run config check nodata.json
 expect "config check wants the data" 4 'data.train_images: none.gz: No such file' ''
 
+echo '{"data": {"train_images": "none.gz"},
+	"train": {"batch": 0}}' >both.json
+run config check both.json
+expect "data and settings at once" 3 'both.json:1: data.train_images: none.gz: No such file' ''
+grep -q 'both.json:2: train.batch' err
+verdict "each with its line" $?
+
 # Two black 4x4 images and their labels, as IDX.
 { printf '\0\0\10\3\0\0\0\2\0\0\0\4\0\0\0\4'; head -c 32 /dev/zero; } >images
 printf '\0\0\10\1\0\0\0\2\0\1' >labels
@@ -157,7 +164,13 @@ expect "a config that is fine" 0 '' '^fine.json is fine$'
 echo "{$small, \"model\": {\"layers\": [{\"type\": \"conv2d\", \"units\": 2, \"kernel\": 9},
 	{\"type\": \"flatten\"}, {\"type\": \"dense\", \"units\": 2}]}}" >large.json
 run config check large.json
-expect "a model that does not fit the data" 3 'layer 1 (conv2d' ''
+expect "a model that does not fit the data" 3 'large.json:.*model: layer 1 (conv2d' ''
+
+sed 's/"test_images": "", "test_labels": ""/"test_images": "other", "test_labels": "labels"/' \
+	fine.json >other.json
+{ printf '\0\0\10\3\0\0\0\2\0\0\0\5\0\0\0\4'; head -c 40 /dev/zero; } >other
+run config check other.json
+expect "a test set of another shape" 4 'data.test_images: other sizes' ''
 
 if [ -w /dev/full ]; then
 	"$dunlin" config init >/dev/full 2>err
@@ -182,6 +195,7 @@ complete_at()
 	status=0
 }
 compopt() { :; }
+# shellcheck disable=SC1091
 . "$srcdir/deploy/dunlin.bash"
 complete_at "$dunlin" tr
 expect "completes subcommands" 0 '' '^train$'

@@ -186,6 +186,15 @@ static void test_everything_wrong_at_once_by_line(void **state)
 	        "f.json:6: train.schedule: \"step\" needs train.step_epochs above 0\n");
 }
 
+static void test_problems_of_one_line_keep_their_order(void **state)
+{
+	(void)state;
+	expect("{\"train\": {\"batch\": 0, \"epochs\": 0, \"accumulate\": 0}}",
+	        "f.json:1: train.batch: 0 is out of range, 1 to 1048576\n"
+	        "f.json:1: train.epochs: 0 is out of range, 0.0001 to 1000000\n"
+	        "f.json:1: train.accumulate: 0 is out of range, 1 to 65536\n");
+}
+
 static void test_too_many_problems_are_counted(void **state)
 {
 	(void)state;
@@ -207,6 +216,10 @@ static void test_settings_together(void **state)
 	expect_inside("{\"train\": {\"momentum\": 0}}", "train.nesterov: needs train.momentum");
 	expect("{\"train\": {\"momentum\": 0, \"nesterov\": false}}", "");
 	expect("{\"train\": {\"momentum\": 0, \"optimizer\": \"adamw\"}}", "");
+	expect_inside(
+	        "{\"data\": {\"partition\": {\"kind\": \"shard\", \"parts\": 4, \"part\": 4}}}",
+	        "data.partition.part: 4 is not below");
+	expect("{\"data\": {\"partition\": {\"kind\": \"shard\", \"parts\": 4, \"part\": 3}}}", "");
 	expect_inside("{\"data\": {\"partition\": {\"parts\": 4}}}", "kind is \"all\"");
 	expect_inside("{\"train\": {\"batch\": 1048576, \"accumulate\": 2}}", "batch × accumulate");
 	expect_inside("{\"run\": {\"device\": \"cuda:\"}}", "run.device: wants auto");
@@ -508,6 +521,7 @@ int main(void)
 	        cmocka_unit_test(test_every_key_is_read),
 	        cmocka_unit_test(test_problems_name_key_line_and_nearest),
 	        cmocka_unit_test(test_everything_wrong_at_once_by_line),
+	        cmocka_unit_test(test_problems_of_one_line_keep_their_order),
 	        cmocka_unit_test(test_too_many_problems_are_counted),
 	        cmocka_unit_test(test_settings_together),
 	        cmocka_unit_test(test_syntax_faults_say_where_and_what),
