@@ -90,15 +90,15 @@ int config_problems_text(const struct config_problems *p, struct buf *out) MUST_
 void config_defaults(struct config *c);
 void config_close(struct config *c);
 
-/* The three layers over the defaults, in this order; what is wrong is added to p and leaves its
- * setting as it was. 0, or ERR_INVALID when something was added (ERR_IO: no such file, told too).
+/* File and environment over the defaults, in this order; the flags follow (cli.h). What is wrong is
+ * added to p and leaves its setting as it was. 0, or a negative code when something was added.
  * config_read is config_load over bytes in memory. */
 int config_load(struct config *c, const char *path, struct config_problems *p) MUST_CHECK;
 int config_read(
         struct config *c, const char *text, size_t len, struct config_problems *p) MUST_CHECK;
 int config_env(struct config *c, struct config_problems *p) MUST_CHECK;
 
-/* What single settings cannot tell: pairs of files, part below parts, … After all three. */
+/* What single settings cannot tell: pairs of files, part below parts, … After all of them. */
 int config_check(const struct config *c, struct config_problems *p) MUST_CHECK;
 
 /* The settings as a JSON file that config_load reads back; with comments, the example file. */

@@ -9,6 +9,7 @@
 #include "agent/options.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define WORD_MAX 48
@@ -22,7 +23,8 @@ static int min3(int a, int b, int c)
 int nearness(const char *typed, const char *candidate)
 {
 	int n = (int)strnlen(typed, WORD_MAX + 1), m = (int)strnlen(candidate, WORD_MAX + 1);
-	if (n > WORD_MAX || m > WORD_MAX)
+	int allowed = ((n > m ? n : m) + 1) / 3;
+	if (n > WORD_MAX || m > WORD_MAX || abs(n - m) > allowed)
 		return -1;
 	int d[WORD_MAX + 1][WORD_MAX + 1];
 	for (int i = 0; i <= n; i++)
@@ -38,8 +40,7 @@ int nearness(const char *typed, const char *candidate)
 				d[i][j] = d[i - 2][j - 2] + 1;
 		}
 	}
-	int longer = n > m ? n : m;
-	return d[n][m] <= (longer + 1) / 3 ? d[n][m] : -1;
+	return d[n][m] <= allowed ? d[n][m] : -1;
 }
 
 const char *nearest(const char *typed, const char *const *candidates)
