@@ -266,11 +266,10 @@ static int check_unused(const struct run *r, struct err *e)
 	return rc;
 }
 
-static int open_run(struct run *r)
+static int open_trainer(struct run *r)
 {
 	const struct config *c = &r->config;
-	char path[OUTDIR_PATH];
-	enum trainer_part part;
+	enum trainer_part part = TRAINER_DATA;
 	struct err e;
 	int rc = trainer_new(&r->trainer, c, &part, &e);
 
@@ -280,6 +279,21 @@ static int open_run(struct run *r)
 		        : part == TRAINER_MODEL ? EXIT_CONFIG
 		                                : EXIT_DEVICE,
 		        &e);
+	if (!c->run.resume && c->run.init_from[0] != '\0')
+		rc = trainer_init_from(r->trainer, c->run.init_from, &e);
+	return rc != 0 ? fail(r, rc, EXIT_MODEL, &e) : EXIT_OK;
+}
+
+/* The trainer first: what is wrong with the settings must not leave a folder behind. */
+static int open_run(struct run *r)
+{
+	const struct config *c = &r->config;
+	char path[OUTDIR_PATH];
+	struct err e;
+	int rc, status = open_trainer(r);
+
+	if (status != EXIT_OK)
+		return status;
 	rc = outdir_open(&r->dir, c->run.out, &e);
 	if (rc == 0 && !c->run.resume)
 		rc = check_unused(r, &e);
@@ -287,7 +301,8 @@ static int open_run(struct run *r)
 		return fail(r, rc, EXIT_FAILED, &e);
 	if (c->run.resume)
 		rc = resume(r, &e);
-	if (rc == 0 && !r->resumed && c->run.init_from[0] != '\0')
+	/* A run that was resumed needs that file no more. */
+	if (rc == 0 && c->run.resume && !r->resumed && c->run.init_from[0] != '\0')
 		rc = trainer_init_from(r->trainer, c->run.init_from, &e);
 	if (rc != 0)
 		return fail(r, rc, EXIT_MODEL, &e);

@@ -1,0 +1,327 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Trains a small model on small data, made here, with the real program: resume is bit-equal after a
+# stop, a kill -9 and a damaged file; signals, divergence and wrong files end as documented.
+set -u
+dunlin=${DUNLIN:-./dunlin}
+[ -x "$dunlin" ] || { echo "1..0 # SKIP there is no $dunlin"; exit 0; }
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/dunlin-train-XXXXXX") || exit 1
+child=
+trap '[ -n "$child" ] && kill -9 "$child" 2>/dev/null; rm -rf "$tmp"' EXIT
+cd "$tmp" || exit 1
+unset DUNLIN_CONFIG
+# Some hundred bytes of parameters per step: more than two threads only wait for each other.
+export DUNLIN_THREADS=2
+
+n=0
+ok() { # ok STATUS NAME [FILE shown on failure]
+	n=$((n + 1))
+	if [ "$1" = 0 ]; then
+		echo "ok $n - $2"
+	else
+		echo "not ok $n - $2"
+		[ -n "${3:-}" ] && sed 's/^/# /' "$3"
+	fi
+}
+
+# Reads the assertion's words as a command.
+is() { # is NAME COMMAND...
+	local name=$1
+	shift
+	"$@" >is.log 2>&1
+	ok $? "$name" is.log
+}
+
+# COUNT images of SIDE x SIDE in 4 classes: the label's pair of rows is lit, under noise.
+make_data() { # make_data NAME COUNT SIDE SEED
+	local text
+	text=$(awk -v n="$2" -v side="$3" -v seed="$4" 'BEGIN {
+		srand(seed)
+		printf "\\0\\0\\010\\003\\0\\0\\%03o\\%03o", n / 256, n % 256
+		printf "\\0\\0\\0\\%03o\\0\\0\\0\\%03o", side, side
+		for (i = 0; i < n; i++)
+			for (y = 0; y < side; y++)
+				for (x = 0; x < side; x++)
+					printf "\\%03o", int(rand() * 120) + (int(y / 2) == i % 4 ? 90 : 0)
+	}' | sed 's/\\\([0-9]\)/\\0\1/g')
+	printf '%b' "$text" >"$1-images"
+	text=$(awk -v n="$2" 'BEGIN {
+		printf "\\0\\0\\010\\001\\0\\0\\%03o\\%03o", n / 256, n % 256
+		for (i = 0; i < n; i++)
+			printf "\\%03o", i % 4
+	}' | sed 's/\\\([0-9]\)/\\0\1/g')
+	printf '%b' "$text" >"$1-labels"
+}
+make_data train 500 8 1
+make_data test 90 8 2
+make_data narrow 90 6 3
+
+# 400 samples to train on, 25 steps an epoch, 200 in all. Dropout and augmentation are on, so that
+# a resume that forgets either is noticed.
+cat >run.json <<'JSON'
+{
+	"model": {"layers": [
+		{"type": "conv2d", "units": 4, "kernel": 3, "pad": 1}, {"type": "relu"},
+		{"type": "max_pool", "kernel": 2}, {"type": "flatten"},
+		{"type": "dense", "units": 16}, {"type": "relu"},
+		{"type": "dropout", "p": 0.2}, {"type": "dense", "units": 4}
+	]},
+	"data": {
+		"train_images": "train-images", "train_labels": "train-labels",
+		"test_images": "test-images", "test_labels": "test-labels",
+		"validation": 0.2, "augment": {"shift": 1, "flip": true}
+	},
+	"train": {"epochs": 8, "batch": 16, "lr": 0.02, "warmup_epochs": 1},
+	"run": {"deterministic": true, "keep": 3}
+}
+JSON
+train() { "$dunlin" train --config run.json "$@"; }
+
+# "step loss" of each step event; a resumed run repeats some, which must be equal and fall together.
+losses() {
+	sed -n 's/.*"event":"step".*"step":\([0-9]*\),.*"loss":\([^,]*\),.*/\1 \2/p' "$1" | sort -un
+}
+
+newest() { find "$1" -name 'checkpoint-*.safetensors' | sort | tail -n 1; }
+
+# --- a run from begin to end
+
+train --out straight >out.log 2>err.log
+ok $? "a run ends well" err.log
+is "its test accuracy is well above chance" \
+	awk '/accuracy/ { sub(".*accuracy ", ""); exit ($1 + 0 > 60 ? 0 : 1) }' out.log
+is "it names its weights" grep -q '^weights: straight/final.safetensors$' out.log
+is "eight evaluations of either set" \
+	test "$(grep -c '"event":"eval".*"set":"validation"' straight/metrics.jsonl)/$(
+		grep -c '"event":"eval".*"set":"test"' straight/metrics.jsonl)" = 8/8
+is "the last three checkpoints and the best are kept" \
+	test "$(find straight -name '*.safetensors' | sort | tr '\n' ' ')" = "straight/best.safetensors \
+straight/checkpoint-000000000150.safetensors straight/checkpoint-000000000175.safetensors \
+straight/checkpoint-000000000200.safetensors straight/final.safetensors "
+train --out again >/dev/null 2>&1
+is "the same config gives the same bits" cmp straight/final.safetensors again/final.safetensors
+train --out other --seed 2 >/dev/null 2>&1
+is "another seed gives others" bash -c '! cmp -s straight/final.safetensors other/final.safetensors'
+
+# --- stop and resume
+
+train --out half --stop-after 100 >out.log 2>err.log
+ok $? "a run stops after 100 steps" err.log
+is "and says where" grep -q 'stopped at step 100 of 200' out.log
+is "without final weights" test ! -e half/final.safetensors
+printf '{"event":"step","time":17' >>half/metrics.jsonl
+train --out half --resume >out.log 2>err.log
+ok $? "it resumes" err.log
+is "100 + stop + resume + 100 gives the same parameters" \
+	cmp straight/final.safetensors half/final.safetensors
+is "and the same state of the optimiser" \
+	cmp straight/checkpoint-000000000200.safetensors half/checkpoint-000000000200.safetensors
+losses straight/metrics.jsonl >straight.losses
+losses half/metrics.jsonl >half.losses
+is "and the same losses" cmp straight.losses half.losses
+is "of which there are eight" test "$(wc -l <straight.losses)" = 8
+is "a torn line of the metrics is cut off" \
+	test "$(grep -vc '^{.*}$' half/metrics.jsonl)" = 0
+train --out half --resume >out.log 2>err.log
+ok $? "a run that is done resumes to its summary" err.log
+is "which is the same" grep -q '^test loss' out.log
+
+for args in "--optimizer adamw --lr 0.002" "--accumulate 3" "--no-deterministic"; do
+	name=${args//[^a-z]/}
+	# shellcheck disable=SC2086
+	train --out "$name" $args --checkpoint-steps 30 --keep 100 >/dev/null 2>&1
+	mkdir "$name-half"
+	cp "$name/checkpoint-000000000030.safetensors" "$name-half/"
+	# shellcheck disable=SC2086
+	train --out "$name-half" --resume $args >/dev/null 2>err.log
+	is "resume is bit-equal with $args" \
+		cmp "$name/final.safetensors" "$name-half/final.safetensors"
+done
+
+# --- killed while writing checkpoints
+
+# kill -0 would also find a child that has ended and was not waited for.
+running() { [ "$(jobs -r)" ]; }
+kills=0 torn=0
+mkdir killed
+for round in 1 2 3 4 5 6 7 8; do
+	"$dunlin" train --config run.json --out killed --checkpoint-steps 1 --resume \
+		>/dev/null 2>>killed.log &
+	child=$!
+	if [ $((round % 2)) = 0 ]; then
+		# The moment a checkpoint is being written.
+		until compgen -G 'killed/*.tmp' >/dev/null || ! running; do :; done
+	else
+		# Some moment after a new one was written.
+		before=$(newest killed)
+		until [ "$(newest killed)" != "$before" ] || ! running; do :; done
+		for ((i = RANDOM % 400; i > 0; i--)); do :; done
+	fi
+	kill -9 $child 2>/dev/null
+	wait $child 2>/dev/null
+	[ $? = 137 ] && kills=$((kills + 1))
+	child=
+	compgen -G 'killed/*.tmp' >/dev/null && torn=$((torn + 1))
+done
+echo "# killed $kills times, $torn times in the middle of a file"
+is "killed at least three times" test $kills -ge 3
+train --out killed --resume >/dev/null 2>>killed.log
+ok $? "it resumes after kill -9" killed.log
+is "and ends with the same parameters" cmp straight/final.safetensors killed/final.safetensors
+losses killed/metrics.jsonl >killed.losses
+is "and the same losses" cmp straight.losses killed.losses
+is "nothing half written is left" bash -c "! compgen -G 'killed/*.tmp'"
+is "no whole checkpoint was taken for damaged" bash -c "! grep damaged killed.log"
+
+# --- a damaged checkpoint
+
+mkdir damaged
+cp straight/checkpoint-000000000150.safetensors straight/checkpoint-000000000175.safetensors damaged/
+printf 'damage' | dd of=damaged/checkpoint-000000000175.safetensors bs=1 seek=2500 conv=notrunc 2>dd.log
+train --out damaged --resume >/dev/null 2>err.log
+ok $? "a damaged checkpoint does not stop a resume" err.log
+is "it is named" grep -q 'checkpoint-000000000175.safetensors: damaged' err.log
+is "the one before it is taken" grep -q 'resumed damaged/checkpoint-000000000150' err.log
+is "and the end is the same" cmp straight/final.safetensors damaged/final.safetensors
+mkdir hopeless
+head -c 3000 straight/checkpoint-000000000175.safetensors >hopeless/checkpoint-000000000175.safetensors
+train --out hopeless --resume --stop-after 1 >/dev/null 2>err.log
+ok $? "without a whole one it starts anew" err.log
+is "and says so" grep -q 'starting anew' err.log
+
+# --- signals. The metrics go through a pipe, so that a step can be waited for.
+
+mkfifo events
+start_long() { # start_long OUT
+	"$dunlin" train --config run.json --out "$1" --epochs 100000 --metrics events \
+		>out.log 2>err.log &
+	child=$!
+	exec 9<>events
+	while read -t 60 -r line <&9 && [[ $line != *'"event":"step"'* ]]; do :; done
+}
+for signal in INT TERM; do
+	start_long "signal-$signal"
+	kill -$signal $child
+	wait $child
+	ok $? "SIG$signal ends a run with exit code 0" err.log
+	child=
+	exec 9>&-
+	is "after a checkpoint of the step it names" \
+		test "$(newest "signal-$signal")" = "$(sed -n 's/.*, \(.*\); --resume.*/\1/p' out.log)"
+	is "which is whole" "$dunlin" inspect "$(newest "signal-$signal")"
+done
+start_long twice
+# Stopped, so that both are there before either is served.
+kill -STOP $child
+kill -TERM $child
+kill -INT $child
+kill -CONT $child
+wait $child
+is "a second signal exits at once with code 8" test $? = 8
+child=
+exec 9>&-
+start_long locked
+train --out locked --resume >/dev/null 2>lock.log
+is "a second trainer in the folder is refused" test $? = 1
+is "with the reason" grep -q 'another dunlin' lock.log
+kill -TERM $child
+wait $child
+child=
+exec 9>&-
+
+# --- divergence
+
+mkdir diverged
+cp straight/checkpoint-000000000150.safetensors diverged/
+train --out diverged --resume --lr 1e9 >/dev/null 2>err.log
+is "a loss that is not finite ends with code 6" test $? = 6
+is "the last good checkpoint is named" grep -q 'last good checkpoint is diverged/checkpoint-' err.log
+good=$(sed -n 's/.*last good checkpoint is //p' err.log)
+is "it is the newest, and whole" test "$good" = "$(newest diverged)"
+is "as inspect finds too" "$dunlin" inspect "$good"
+is "there are no final weights" test ! -e diverged/final.safetensors
+is "the older one is untouched" \
+	cmp straight/checkpoint-000000000150.safetensors diverged/checkpoint-000000000150.safetensors
+is "what to try is told" grep -q -e '--lr' err.log
+
+# --- weights
+
+"$dunlin" export straight/checkpoint-000000000200.safetensors exported.safetensors >/dev/null 2>err.log
+ok $? "export" err.log
+is "it equals the final weights" cmp straight/final.safetensors exported.safetensors
+"$dunlin" export exported.safetensors exported.safetensors >/dev/null 2>&1
+is "export does not write over its own source" test $? = 2
+train --out straight --resume 2>/dev/null | head -n 1 >summary.log
+"$dunlin" eval --config run.json exported.safetensors >out.log 2>err.log
+is "eval gives what the run ended with" cmp summary.log out.log
+"$dunlin" eval --config run.json --model mlp straight/checkpoint-000000000200.safetensors >out.log 2>err.log
+is "also of a checkpoint, whatever model the config names" cmp summary.log out.log
+"$dunlin" eval --config run.json --json exported.safetensors >out.log 2>err.log
+is "eval --json" grep -Eq '^\{"loss":[0-9.e+-]+,"accuracy":[0-9.e+-]+,"correct":[0-9]+,"count":90\}$' out.log
+is "eval agrees with the last line of the metrics" \
+	test "$(sed 's/.*"loss":\([0-9.]\{8\}\).*/\1/' out.log)" = "$(
+		grep '"set":"test"' straight/metrics.jsonl | tail -n 1 | sed 's/.*"loss":\([0-9.]\{8\}\).*/\1/')"
+"$dunlin" inspect straight/best.safetensors >out.log 2>err.log
+ok $? "inspect knows a checkpoint" err.log
+is "and tells its kind" grep -q '^checkpoint: ' out.log
+best=$(sed -n 's/.*"best_step": "\([0-9]*\)"/\1/p' out.log)
+is "the best is the one with the lowest validation loss" \
+	test "$best" = "$(sed -n 's/.*"event":"eval".*"step":\([0-9]*\),.*"set":"validation","loss":\([^,]*\),.*/\2 \1/p' \
+		straight/metrics.jsonl | sort -g | head -n 1 | cut -d' ' -f2)"
+is "inspect --json" bash -c "'$dunlin' inspect --json exported.safetensors | grep -q '\"kind\":\"weights\".*\"finite\":true}\$'"
+is "inspect of images" bash -c "'$dunlin' inspect train-images | grep -q '^IDX images: 500x8x8,'"
+is "inspect of labels" bash -c "'$dunlin' inspect --json test-labels | grep -q '\"labels\":{\"0\":23,\"1\":23,\"2\":22,\"3\":22}'"
+train --out from --init-from exported.safetensors --lr 1e-30 --epochs 1 >out.log 2>err.log
+is "init-from begins with those weights" \
+	test "$(head -n 1 out.log)" = "$(head -n 1 summary.log)"
+
+# --- wrong files, and the exit codes that tell them apart
+
+code() { # code WANTED WORDS NAME COMMAND...
+	local want=$1 words=$2 name=$3 got
+	shift 3
+	"$@" >out.log 2>err.log
+	got=$?
+	n=$((n + 1))
+	if [ $got = "$want" ] && grep -q -e "$words" err.log; then
+		echo "ok $n - $name: code $want"
+	else
+		echo "not ok $n - $name: code $got, wanted $want and \"$words\""
+		sed 's/^/# /' err.log
+	fi
+}
+head -c 1000 train-images >short-images
+sed 's/"type": "dense", "units": 4}/"type": "dense", "units": 5}/' run.json >five.json
+sed 's/"kernel": 3, "pad": 1/"kernel": 30/' run.json >large.json
+code 4 short-images "truncated data" train --out x --train-images short-images
+code 4 none-images "missing data" train --out x --train-images none-images
+code 4 swapped "swapped files" train --out x --train-images train-labels --train-labels train-images
+code 4 narrow-images "a test set of another shape" \
+	train --out x --test-images narrow-images --test-labels narrow-labels
+code 4 narrow-images "eval on data of another shape" "$dunlin" eval --config run.json \
+	--test-images narrow-images --test-labels narrow-labels exported.safetensors
+code 3 conv "an impossible model" "$dunlin" train --config large.json --out x
+code 2 --resume "a used folder" train --out straight
+code 5 model "resume with another model" train --out straight --resume --model mlp
+code 5 optimizer "resume with another optimizer" train --out straight --resume --optimizer adamw
+code 5 "training samples" "resume with other data" train --out straight --resume --validation 0.1
+code 0 train.batch "resume with another batch" \
+	train --out half --resume --batch 8 --epochs 9 --stop-after 1
+code 5 missing "weights of another model" train --out x --init-from exported.safetensors --model mlp
+code 5 train-images "weights that are none" train --out x --init-from train-images
+code 5 damaged "damaged weights" train --out x --init-from damaged/checkpoint-000000000175.safetensors.damaged
+code 5 damaged "eval of a damaged checkpoint" \
+	"$dunlin" eval --config run.json damaged/checkpoint-000000000175.safetensors.damaged
+code 4 short-images "eval on truncated data" \
+	"$dunlin" eval --config run.json --test-images short-images exported.safetensors
+code 5 none "eval of a missing file" "$dunlin" eval --config run.json none.safetensors
+code 5 none "inspect of a missing file" "$dunlin" inspect none.safetensors
+code 4 short-images "inspect of truncated data" "$dunlin" inspect short-images
+code 5 neither "inspect of something else" "$dunlin" inspect run.json
+code 5 damaged "inspect of a damaged checkpoint" \
+	"$dunlin" inspect damaged/checkpoint-000000000175.safetensors.damaged
+code 5 none "export of a missing file" "$dunlin" export none.safetensors y.safetensors
+code 1 nowhere "export to nowhere" "$dunlin" export exported.safetensors nowhere/y.safetensors
+is "a refused start leaves no folder" test ! -e x
+
+echo "1..$n"
