@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/* How fast a preset trains on this machine, on one batch that stays in memory, as the PyTorch side
+ * of the comparison (torch_steps.py) does it: forward, loss, backward, SGD with momentum.
+ *
+ *     train_steps PRESET BATCH THREADS
+ *
+ * Whoever runs it decides when: after the first step and some more it says `ready`, then each line
+ * on stdin starts one round, which ends with `samples_per_s N` on stdout. So bench-train can let
+ * two engines take turns and each pays for its start only once. By hand:
+ *
+ *     yes | head -5 | tests/bench/train_steps cnn 64 2
+ *
+ * At the end of stdin it measures one large sgemm on as many threads, the machine's own limit. */
+#include "model/net.h"
+#include "model/optim.h"
+#include "model/pool.h"
+
+#include "agent/base/rng.h"
+
+#include <oneapi/dnnl/dnnl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ROUND_S 0.4
+#define WARM_UP 5 /* steps before the first round, and */
+#define REWARM 2  /* before every round, uncounted: threads wake up, caches fill */
+
+static double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+struct bench {
+	struct arch arch;
+	struct device *device; /* owned, as is all below */
+	struct net *net;
+	struct optim optim;
+	float *params, *x;
+	int32_t *labels;
+	uint64_t step;
+};
+
+static int steps(struct bench *b, int n, struct err *e)
+{
+	int rc = 0;
+	for (int i = 0; i < n && rc == 0; i++) {
+		struct loss_result r;
+		double norm;
+		rc = net_train(b->net, b->x, b->labels, false, 1 / (float)net_batch(b->net),
+		        b->step++, &r, e);
+		if (rc == 0)
+			rc = optim_step(&b->optim, 0.01, &norm, e);
+	}
+	return rc;
+}
+
+static int round_once(struct bench *b, struct err *e)
+{
+	int n = 0, rc = steps(b, REWARM, e);
+	double from = now(), took = 0;
+	while (rc == 0 && took < ROUND_S) {
+		rc = steps(b, 1, e);
+		n++;
+		took = now() - from;
+	}
+	if (rc == 0)
+		printf("samples_per_s %.1f\n", n * (double)net_batch(b->net) / took);
+	return rc;
+}
+
+/* ---- one large product */
+
+#define SQUARE 1024
+
+struct square {
+	float *a, *b, *c;
+	int threads;
+};
+
+static void square_part(void *arg, int w)
+{
+	struct square *s = arg;
+	size_t from, to;
+	pool_part(SQUARE, 16, w, s->threads, &from, &to);
+	dnnl_sgemm('N', 'N', (int64_t)(to - from), SQUARE, SQUARE, 1, s->a + from * SQUARE, SQUARE,
+	        s->b, SQUARE, 0, s->c + from * SQUARE, SQUARE);
+}
+
+static int sgemm(int threads, struct err *e)
+{
+	struct pool *pool;
+	struct square s = {.threads = threads};
+	double best = 0;
+	const size_t n = (size_t)SQUARE * SQUARE;
+	int rc = pool_new(&pool, threads, e);
+	if (rc)
+		return rc;
+	s.a = aligned_alloc(64, 3 * n * sizeof(float));
+	if (!s.a) {
+		pool_free(pool);
+		return err_set(e, ERR_NOMEM, "no memory");
+	}
+	s.b = s.a + n;
+	s.c = s.b + n;
+	for (size_t i = 0; i < 3 * n; i++)
+		s.a[i] = (float)(i % 5) - 2;
+	for (int i = 0; i < 20; i++) {
+		double t = now();
+		pool_run(pool, square_part, &s);
+		t = now() - t;
+		double gflops = 2e-9 * (double)n * SQUARE / t;
+		best = gflops > best ? gflops : best;
+	}
+	printf("sgemm_gflops %.1f\n", best);
+	pool_free(pool);
+	free(s.a);
+	return 0;
+}
+
+/* ---- */
+
+static int bench_init(
+        struct bench *b, const char *preset, int64_t batch, int threads, struct err *e)
+{
+	const struct shape image = {3, {28, 28, 1}};
+	const size_t pixels = (size_t)batch * 784;
+	struct device_config c = {.threads = threads};
+	struct optim_config sgd = {.kind = OPTIM_SGD, .momentum = 0.9};
+	struct rng r;
+	int rc;
+	if ((rc = arch_preset(&b->arch, preset, &image, 10, e)) != 0 ||
+	        (rc = device_open(&b->device, "cpu", &c, NULL, e)) != 0 ||
+	        (rc = net_new(&b->net, &b->arch, b->device, batch, e)) != 0 ||
+	        (rc = optim_init(&b->optim, &sgd, b->net, e)) != 0)
+		return rc;
+	b->params = malloc(b->arch.n_total * sizeof *b->params);
+	b->x = malloc(pixels * sizeof *b->x);
+	b->labels = malloc((size_t)batch * sizeof *b->labels);
+	if (!b->params || !b->x || !b->labels)
+		return err_set(e, ERR_NOMEM, "no memory");
+	rng_seed(&r, 1, 0);
+	for (size_t i = 0; i < pixels; i++)
+		b->x[i] = rng_f32(&r);
+	for (int64_t i = 0; i < batch; i++)
+		b->labels[i] = (int32_t)rng_below(&r, 10);
+	arch_init_params(&b->arch, 1, b->params);
+	net_set_params(b->net, b->params);
+	return 0;
+}
+
+static void bench_close(struct bench *b)
+{
+	optim_close(&b->optim);
+	if (b->net)
+		net_free(b->net);
+	if (b->device)
+		device_close(b->device);
+	arch_close(&b->arch);
+	free(b->params);
+	free(b->x);
+	free(b->labels);
+}
+
+int main(int argc, char **argv)
+{
+	struct bench b = {0};
+	struct err e = {0};
+	char line[64];
+	int64_t batch = argc == 4 ? atoll(argv[2]) : 0;
+	int threads = argc == 4 ? atoi(argv[3]) : 0;
+	if (batch < 1 || batch > LIMIT_BATCH || threads < 1 || threads > LIMIT_THREADS) {
+		fprintf(stderr, "train_steps PRESET BATCH THREADS\n");
+		return 2;
+	}
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	int rc = bench_init(&b, argv[1], batch, threads, &e);
+	if (rc == 0 && (rc = steps(&b, 1, &e)) == 0)
+		printf("first_step\n");
+	if (rc == 0 && (rc = steps(&b, WARM_UP, &e)) == 0)
+		printf("gflop_per_sample %.6f\nready\n", 6e-9 * arch_forward_macs(&b.arch));
+	while (rc == 0 && fgets(line, sizeof line, stdin))
+		rc = round_once(&b, &e);
+	bench_close(&b);
+	if (rc == 0)
+		rc = sgemm(threads, &e);
+	if (rc)
+		fprintf(stderr, "train_steps: %s\n", e.msg);
+	return rc ? 1 : 0;
+}
