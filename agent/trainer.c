@@ -151,11 +151,12 @@ static void plan_schedule(struct trainer *t)
 {
 	const struct config *c = t->config;
 	uint64_t step = epochs_to_samples(t, c->train.step_epochs);
+	uint64_t total = epochs_to_samples(t, c->train.epochs);
 
 	t->schedule = (struct schedule){
 	        .kind = (enum schedule_kind)c->train.schedule,
 	        .warmup = epochs_to_samples(t, c->train.warmup_epochs),
-	        .total = epochs_to_samples(t, c->train.epochs),
+	        .total = total > 0 ? total : 1,
 	        .step = step > 0 ? step : 1,
 	        .step_factor = c->train.step_factor,
 	        .floor = c->train.lr_floor,
