@@ -6,6 +6,8 @@
 #include "agent/config.h"
 #include "agent/trainer.h"
 
+#include <math.h>
+
 #define SAMPLES 120
 #define SIDE 6
 #define CLASSES 3
@@ -114,6 +116,32 @@ static void test_counts(void **state)
 	assert_int_equal(v.count, SAMPLES);
 	trainer_free(t);
 	config_close(&c);
+}
+
+/* Two batches of 8 are one of 16, but for rounding. */
+static void test_accumulation(void **state)
+{
+	struct step_result r, q;
+	struct config c, d;
+	struct err e;
+
+	small_config(&c, *state);
+	small_config(&d, *state);
+	c.train.batch = 16;
+	d.train.accumulate = 2;
+	struct trainer *a = make(&c), *b = make(&d);
+
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(trainer_step(a, &r, &e), 0);
+		assert_int_equal(trainer_step(b, &q, &e), 0);
+		assert_true(fabs(r.loss - q.loss) < 1e-4 * r.loss);
+		assert_true(fabs(r.grad_norm - q.grad_norm) < 1e-3 * r.grad_norm);
+		assert_int_equal(r.count, q.count);
+	}
+	trainer_free(a);
+	trainer_free(b);
+	config_close(&c);
+	config_close(&d);
 }
 
 static void test_many_in_one_process(void **state)
@@ -303,6 +331,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_counts),
+	        cmocka_unit_test(test_accumulation),
 	        cmocka_unit_test(test_many_in_one_process),
 	        cmocka_unit_test(test_save_and_restore),
 	        cmocka_unit_test(test_misfit_changes_nothing),
