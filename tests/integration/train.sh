@@ -88,6 +88,7 @@ newest() { find "$1" -name 'checkpoint-*.safetensors' | sort | tail -n 1; }
 
 train --out straight >out.log 2>err.log
 ok $? "a run ends well" err.log
+# shellcheck disable=SC2016
 is "its test accuracy is well above chance" \
 	awk '/accuracy/ { sub(".*accuracy ", ""); exit ($1 + 0 > 60 ? 0 : 1) }' out.log
 is "it names its weights" grep -q '^weights: straight/final.safetensors$' out.log
