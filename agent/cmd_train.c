@@ -335,18 +335,23 @@ static void say_header(struct run *r)
 	progress_say(&r->progress, "output  %s", r->dir.path);
 }
 
-static int finish_diverged(struct run *r, const struct err *e)
+static void tell_last_good(const struct run *r)
 {
 	char path[OUTDIR_PATH];
 
-	metrics_end(&r->metrics, r->trainer, "diverged", clock_s() - r->start_s);
-	progress_clear(&r->progress);
-	log_error("training diverged: %s", e->msg);
 	if (r->saved)
 		log_error("the last good checkpoint is %s",
 		        outdir_checkpoint(&r->dir, r->saved_step, path));
 	else
 		log_error("there was no checkpoint yet");
+}
+
+static int finish_diverged(struct run *r, const struct err *e)
+{
+	metrics_end(&r->metrics, r->trainer, "diverged", clock_s() - r->start_s);
+	progress_clear(&r->progress);
+	log_error("training diverged: %s", e->msg);
+	tell_last_good(r);
 	log_error("try a lower --lr, a longer --warmup-epochs, or --clip 1");
 	return EXIT_DIVERGED;
 }
@@ -405,6 +410,7 @@ static int run_train(struct run *r)
 	else if (rc != 0) {
 		metrics_end(&r->metrics, r->trainer, "failed", clock_s() - r->start_s);
 		status = fail(r, rc, EXIT_FAILED, &e);
+		tell_last_good(r);
 	} else
 		status = trainer_done(r->trainer) ? finish_done(r) : finish_stopped(r);
 	watch_metrics(r);

@@ -78,7 +78,7 @@ int trainer_save(struct trainer *t, const char *path, struct err *e)
 	};
 	rc = checkpoint_write(path, &s, e);
 	if (rc != 0)
-		err_prefix(e, "save %s", path);
+		err_prefix(e, "save a checkpoint");
 	free(host);
 	return rc;
 }
@@ -95,7 +95,7 @@ int trainer_export(struct trainer *t, const char *path, struct err *e)
 	net_get_params(t->net, params);
 	rc = weights_write(path, &t->arch, &info, params, e);
 	if (rc != 0)
-		err_prefix(e, "export %s", path);
+		err_prefix(e, "save weights");
 	free(params);
 	return rc;
 }
