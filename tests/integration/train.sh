@@ -42,7 +42,8 @@ make_data() { # make_data NAME COUNT SIDE SEED
 		for (i = 0; i < n; i++)
 			for (y = 0; y < side; y++)
 				for (x = 0; x < side; x++)
-					printf "\\%03o", int(rand() * 120) + (int(y / 2) == i % 4 ? 90 : 0)
+					printf "\\%03o", \
+						rand() * 120 + (int(y / 2) == i % 4 ? 90 : 0)
 	}' | sed 's/\\\([0-9]\)/\\0\1/g')
 	printf '%b' "$text" >"$1-images"
 	text=$(awk -v n="$2" 'BEGIN {
@@ -96,9 +97,9 @@ is "eight evaluations of either set" \
 	test "$(grep -c '"event":"eval".*"set":"validation"' straight/metrics.jsonl)/$(
 		grep -c '"event":"eval".*"set":"test"' straight/metrics.jsonl)" = 8/8
 is "the last three checkpoints and the best are kept" \
-	test "$(find straight -name '*.safetensors' | sort | tr '\n' ' ')" = "straight/best.safetensors \
-straight/checkpoint-000000000150.safetensors straight/checkpoint-000000000175.safetensors \
-straight/checkpoint-000000000200.safetensors straight/final.safetensors "
+	test "$(cd straight && echo *.safetensors)" = "best.safetensors \
+checkpoint-000000000150.safetensors checkpoint-000000000175.safetensors \
+checkpoint-000000000200.safetensors final.safetensors"
 train --out again >/dev/null 2>&1
 is "the same config gives the same bits" cmp straight/final.safetensors again/final.safetensors
 train --out other --seed 2 >/dev/null 2>&1
@@ -177,15 +178,17 @@ is "no whole checkpoint was taken for damaged" bash -c "! grep damaged killed.lo
 # --- a damaged checkpoint
 
 mkdir damaged
-cp straight/checkpoint-000000000150.safetensors straight/checkpoint-000000000175.safetensors damaged/
-printf 'damage' | dd of=damaged/checkpoint-000000000175.safetensors bs=1 seek=2500 conv=notrunc 2>dd.log
+c150=checkpoint-000000000150.safetensors
+c175=checkpoint-000000000175.safetensors
+cp straight/$c150 straight/$c175 damaged/
+printf 'damage' | dd of=damaged/$c175 bs=1 seek=2500 conv=notrunc 2>dd.log
 train --out damaged --resume >/dev/null 2>err.log
 ok $? "a damaged checkpoint does not stop a resume" err.log
-is "it is named" grep -q 'checkpoint-000000000175.safetensors: damaged' err.log
+is "it is named" grep -q "$c175: damaged" err.log
 is "the one before it is taken" grep -q 'resumed damaged/checkpoint-000000000150' err.log
 is "and the end is the same" cmp straight/final.safetensors damaged/final.safetensors
 mkdir hopeless
-head -c 3000 straight/checkpoint-000000000175.safetensors >hopeless/checkpoint-000000000175.safetensors
+head -c 3000 straight/$c175 >hopeless/$c175
 train --out hopeless --resume --stop-after 1 >/dev/null 2>err.log
 ok $? "without a whole one it starts anew" err.log
 is "and says so" grep -q 'starting anew' err.log
@@ -207,8 +210,8 @@ for signal in INT TERM; do
 	ok $? "SIG$signal ends a run with exit code 0" err.log
 	child=
 	exec 9>&-
-	is "after a checkpoint of the step it names" \
-		test "$(newest "signal-$signal")" = "$(sed -n 's/.*, \(.*\); --resume.*/\1/p' out.log)"
+	told=$(sed -n 's/.*, \(.*\); --resume.*/\1/p' out.log)
+	is "after a checkpoint of the step it names" test "$(newest "signal-$signal")" = "$told"
 	is "which is whole" "$dunlin" inspect "$(newest "signal-$signal")"
 done
 start_long twice
@@ -233,21 +236,23 @@ exec 9>&-
 # --- divergence
 
 mkdir diverged
-cp straight/checkpoint-000000000150.safetensors diverged/
+cp straight/$c150 diverged/
 train --out diverged --resume --lr 1e9 >/dev/null 2>err.log
 is "a loss that is not finite ends with code 6" test $? = 6
-is "the last good checkpoint is named" grep -q 'last good checkpoint is diverged/checkpoint-' err.log
+is "the last good checkpoint is named" \
+	grep -q 'last good checkpoint is diverged/checkpoint-' err.log
 good=$(sed -n 's/.*last good checkpoint is //p' err.log)
 is "it is the newest, and whole" test "$good" = "$(newest diverged)"
 is "as inspect finds too" "$dunlin" inspect "$good"
 is "there are no final weights" test ! -e diverged/final.safetensors
 is "the older one is untouched" \
-	cmp straight/checkpoint-000000000150.safetensors diverged/checkpoint-000000000150.safetensors
+	cmp straight/$c150 diverged/$c150
 is "what to try is told" grep -q -e '--lr' err.log
 
 # --- weights
 
-"$dunlin" export straight/checkpoint-000000000200.safetensors exported.safetensors >/dev/null 2>err.log
+c200=checkpoint-000000000200.safetensors
+"$dunlin" export straight/$c200 exported.safetensors >/dev/null 2>err.log
 ok $? "export" err.log
 is "it equals the final weights" cmp straight/final.safetensors exported.safetensors
 "$dunlin" export exported.safetensors exported.safetensors >/dev/null 2>&1
@@ -255,23 +260,30 @@ is "export does not write over its own source" test $? = 2
 train --out straight --resume 2>/dev/null | head -n 1 >summary.log
 "$dunlin" eval --config run.json exported.safetensors >out.log 2>err.log
 is "eval gives what the run ended with" cmp summary.log out.log
-"$dunlin" eval --config run.json --model mlp straight/checkpoint-000000000200.safetensors >out.log 2>err.log
+"$dunlin" eval --config run.json --model mlp straight/$c200 >out.log 2>err.log
 is "also of a checkpoint, whatever model the config names" cmp summary.log out.log
 "$dunlin" eval --config run.json --json exported.safetensors >out.log 2>err.log
-is "eval --json" grep -Eq '^\{"loss":[0-9.e+-]+,"accuracy":[0-9.e+-]+,"correct":[0-9]+,"count":90\}$' out.log
+is "eval --json" grep -Eq \
+	'^\{"loss":[0-9.e+-]+,"accuracy":[0-9.e+-]+,"correct":[0-9]+,"count":90\}$' out.log
 is "eval agrees with the last line of the metrics" \
-	test "$(sed 's/.*"loss":\([0-9.]\{8\}\).*/\1/' out.log)" = "$(
-		grep '"set":"test"' straight/metrics.jsonl | tail -n 1 | sed 's/.*"loss":\([0-9.]\{8\}\).*/\1/')"
+	test "$(sed 's/.*"loss":\([0-9.]\{8\}\).*/\1/' out.log)" = "$(grep '"set":"test"' \
+		straight/metrics.jsonl | tail -n 1 | sed 's/.*"loss":\([0-9.]\{8\}\).*/\1/')"
 "$dunlin" inspect straight/best.safetensors >out.log 2>err.log
 ok $? "inspect knows a checkpoint" err.log
 is "and tells its kind" grep -q '^checkpoint: ' out.log
 best=$(sed -n 's/.*"best_step": "\([0-9]*\)"/\1/p' out.log)
+grep '"set":"validation"' straight/metrics.jsonl |
+	sed 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*/\2 \1/' | sort -g >sorted.log
 is "the best is the one with the lowest validation loss" \
-	test "$best" = "$(sed -n 's/.*"event":"eval".*"step":\([0-9]*\),.*"set":"validation","loss":\([^,]*\),.*/\2 \1/p' \
-		straight/metrics.jsonl | sort -g | head -n 1 | cut -d' ' -f2)"
-is "inspect --json" bash -c "'$dunlin' inspect --json exported.safetensors | grep -q '\"kind\":\"weights\".*\"finite\":true}\$'"
-is "inspect of images" bash -c "'$dunlin' inspect train-images | grep -q '^IDX images: 500x8x8,'"
-is "inspect of labels" bash -c "'$dunlin' inspect --json test-labels | grep -q '\"labels\":{\"0\":23,\"1\":23,\"2\":22,\"3\":22}'"
+	test "$best" = "$(head -n 1 sorted.log | cut -d' ' -f2)"
+shows() { # shows PATTERN ARGUMENTS OF INSPECT
+	local pattern=$1
+	shift
+	"$dunlin" inspect "$@" | grep -q "$pattern"
+}
+is "inspect --json" shows '"kind":"weights".*"finite":true}$' --json exported.safetensors
+is "inspect of images" shows '^IDX images: 500x8x8,' train-images
+is "inspect of labels" shows '"labels":{"0":23,"1":23,"2":22,"3":22}' --json test-labels
 train --out from --init-from exported.safetensors --lr 1e-30 --epochs 1 >out.log 2>err.log
 is "init-from begins with those weights" \
 	test "$(head -n 1 out.log)" = "$(head -n 1 summary.log)"
@@ -310,9 +322,9 @@ code 0 train.batch "resume with another batch" \
 	train --out half --resume --batch 8 --epochs 9 --stop-after 1
 code 5 missing "weights of another model" train --out x --init-from exported.safetensors --model mlp
 code 5 train-images "weights that are none" train --out x --init-from train-images
-code 5 damaged "damaged weights" train --out x --init-from damaged/checkpoint-000000000175.safetensors.damaged
+code 5 damaged "damaged weights" train --out x --init-from damaged/$c175.damaged
 code 5 damaged "eval of a damaged checkpoint" \
-	"$dunlin" eval --config run.json damaged/checkpoint-000000000175.safetensors.damaged
+	"$dunlin" eval --config run.json damaged/$c175.damaged
 code 4 short-images "eval on truncated data" \
 	"$dunlin" eval --config run.json --test-images short-images exported.safetensors
 code 5 none "eval of a missing file" "$dunlin" eval --config run.json none.safetensors
@@ -320,7 +332,7 @@ code 5 none "inspect of a missing file" "$dunlin" inspect none.safetensors
 code 4 short-images "inspect of truncated data" "$dunlin" inspect short-images
 code 5 neither "inspect of something else" "$dunlin" inspect run.json
 code 5 damaged "inspect of a damaged checkpoint" \
-	"$dunlin" inspect damaged/checkpoint-000000000175.safetensors.damaged
+	"$dunlin" inspect damaged/$c175.damaged
 code 5 none "export of a missing file" "$dunlin" export none.safetensors y.safetensors
 code 1 nowhere "export to nowhere" "$dunlin" export exported.safetensors nowhere/y.safetensors
 is "a refused start leaves no folder" test ! -e x
