@@ -88,7 +88,7 @@ struct member_sketch {
 };
 
 enum message_kind {
-	MESSAGE_PING,     /* answer with ACK */
+	MESSAGE_PING, /* answer with ACK */
 	MESSAGE_ACK,
 	MESSAGE_NACK,     /* a helper's: I am here, but your target did not answer me */
 	MESSAGE_PING_REQ, /* ping `target` for me */
@@ -162,25 +162,25 @@ struct gossip_event {
 
 struct gossip_send {
 	uint8_t channel;
-	bool to_id;             /* else to whoever is at address: streams only */
+	bool to_id; /* else to whoever is at address: streams only */
 	struct peer_id id;
 	struct peer_addr address; /* where id was last known; family 0 if a stream must stand */
 	struct gossip_message message;
 };
 
 enum notice_kind {
-	NOTICE_JOINED,      /* a peer is alive that was not, or not known */
+	NOTICE_JOINED, /* a peer is alive that was not, or not known */
 	NOTICE_SUSPECT,
 	NOTICE_FAILED,
 	NOTICE_LEFT,
 	NOTICE_UPDATED,     /* its address, dialability or protocol changed */
 	NOTICE_UNREACHABLE, /* others reach it, we do not */
 	NOTICE_REACHABLE,
-	NOTICE_REFUTED,     /* we were accused, and said no */
-	NOTICE_SAME_KEY,    /* another process runs with our key, right now */
-	NOTICE_GENERATION,  /* our generation was raised past one that we had lost: persist it */
-	NOTICE_REFUSED,     /* a peer found no room: see limits.h */
-	NOTICE_TIME_JUMP,   /* the clock jumped, or we were stopped: deadlines were moved along */
+	NOTICE_REFUTED,    /* we were accused, and said no */
+	NOTICE_SAME_KEY,   /* another process runs with our key, right now */
+	NOTICE_GENERATION, /* our generation was raised past one that we had lost: persist it */
+	NOTICE_REFUSED,    /* a peer found no room: see limits.h */
+	NOTICE_TIME_JUMP,  /* the clock jumped, or we were stopped: deadlines were moved along */
 };
 
 struct gossip_notice {
@@ -209,7 +209,8 @@ struct gossip_profile {
 	uint32_t suspicion_mult, suspicion_max_mult;
 	uint32_t retransmit_mult;
 	uint32_t helpers;
-	uint32_t status_interval; /* our own status is news at most so often, and rarer in large flocks */
+	uint32_t status_interval; /* our own status is news at most so often, and rarer in large
+	                             flocks */
 };
 
 extern const struct gossip_profile gossip_lan, gossip_wan;
@@ -234,18 +235,18 @@ enum member_state { MEMBER_ALIVE, MEMBER_SUSPECT, MEMBER_DEAD, MEMBER_LEFT };
 struct member_view {
 	struct member_record record;
 	uint8_t state;
-	uint64_t since_ms;      /* in that state */
-	bool unreachable;       /* others reach it, we do not */
-	bool connected;         /* a stream stands */
-	uint32_t accusers;      /* of a suspect: how many distinct ones */
+	uint64_t since_ms;                  /* in that state */
+	bool unreachable;                   /* others reach it, we do not */
+	bool connected;                     /* a stream stands */
+	uint32_t accusers;                  /* of a suspect: how many distinct ones */
 	const struct member_sketch *sketch; /* NULL: none known; borrowed until the next step */
 };
 
 struct gossip_counters {
-	uint64_t refused;         /* live peers for whom there was no room */
-	uint64_t evicted;         /* dead ones forgotten to make room */
-	uint64_t dropped_relays;  /* indirect probes that we had no room to help with */
-	uint64_t dropped_syncs;   /* whole-state answers that we had no room to give */
+	uint64_t refused;        /* live peers for whom there was no room */
+	uint64_t evicted;        /* dead ones forgotten to make room */
+	uint64_t dropped_relays; /* indirect probes that we had no room to help with */
+	uint64_t dropped_syncs;  /* whole-state answers that we had no room to give */
 	uint64_t dropped_notices;
 	uint64_t refutations;
 	uint64_t probes, probes_failed;
@@ -259,10 +260,11 @@ size_t gossip_size(const struct gossip_config *c);
 
 /* Makes a core in memory of the caller's, aligned for any type and of gossip_size bytes. */
 int gossip_init(struct gossip **out, void *memory, size_t size, const struct gossip_config *c,
-	struct err *e) MUST_CHECK;
+        struct err *e) MUST_CHECK;
 
 /* actions is overwritten. */
-void gossip_step(struct gossip *g, const struct gossip_event *event, struct gossip_actions *actions);
+void gossip_step(
+        struct gossip *g, const struct gossip_event *event, struct gossip_actions *actions);
 
 /* Would this update, if it is genuine, tell us anything? If not, do not bother to verify it, and
  * leave it out of RECEIVED. */
