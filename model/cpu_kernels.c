@@ -53,7 +53,7 @@ static inline float exp_negative(float x)
 	p = p * r + 0.5f;
 	p = p * r + 1;
 	p = p * r + 1;
-	int32_t bits = ((int32_t)k + 127) << 23;
+	uint32_t bits = (uint32_t)((int32_t)k + 127) << 23;
 	float scale;
 	memcpy(&scale, &bits, sizeof scale);
 	return p * scale;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef PLUGIN_DIR
 #define PLUGIN_DIR "/usr/local/lib/dunlin"
@@ -21,8 +22,12 @@ static const struct backend *plugin(const char *name, struct err *e)
 	snprintf(path, sizeof path, "%s/dunlin-%s.so", dir && *dir ? dir : PLUGIN_DIR, name);
 	/* Kept loaded for the process's life: its devices may outlive any handle. */
 	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	if (!lib && access(path, F_OK) != 0) {
+		err_set(e, ERR_NOTFOUND, "no %s backend is installed", name);
+		return NULL;
+	}
 	if (!lib) {
-		err_set(e, ERR_NOTFOUND, "no %s backend: %s", name, dlerror());
+		err_set(e, ERR_NOTFOUND, "the %s backend cannot be loaded: %s", name, dlerror());
 		return NULL;
 	}
 	const struct backend *b = dlsym(lib, "dunlin_backend");
