@@ -28,7 +28,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-BATCH = 6
 STEPS = 20
 SAMPLES = 16
 KINK_DISTANCE = 2e-6
@@ -68,11 +67,11 @@ def uniform(n, stream, bound):
     return (centred * (bound / 2.0 ** 23)).astype(np.float32)
 
 
-def make_batch(model, seed, step):
+def make_batch(model, batch, seed, step):
     """Images (B, H, W, C) as Dunlin wants them, and labels."""
-    shape, stream = [BATCH] + model["input"], 1000 * (1 + seed) + 2 * step
+    shape, stream = [batch] + model["input"], 1000 * (1 + seed) + 2 * step
     x = uniform(int(np.prod(shape)), stream, 1.5).reshape(shape)
-    return x, (bits(BATCH, stream + 1) % model["classes"]).astype(np.int64)
+    return x, (bits(batch, stream + 1) % model["classes"]).astype(np.int64)
 
 
 # ---- models: the list of layers in canonical form, and a network that runs it
@@ -206,16 +205,16 @@ class NearKink(Exception):
     pass
 
 
-def train(model, c, seed, kinks_matter):
+def train(model, c, batch, seed, kinks_matter):
     """The losses, rates and last parameters of one run."""
     p = make_params(model)
     optimizer = make_optimizer(p, c)
     schedule = None
     if c.get("adamw"):
-        schedule = warmup_cosine(optimizer, 5 * BATCH, STEPS * BATCH, 0.1 * c["lr"])
+        schedule = warmup_cosine(optimizer, 5 * batch, STEPS * batch, 0.1 * c["lr"])
     losses, rates, clipped = [], [], 0
     for step in range(STEPS):
-        x, labels = make_batch(model, seed, step)
+        x, labels = make_batch(model, batch, seed, step)
         optimizer.zero_grad()
         logits, near = forward(model, p, x)
         if kinks_matter and near < KINK_DISTANCE:
@@ -227,7 +226,7 @@ def train(model, c, seed, kinks_matter):
         losses.append(float(loss))
         rates.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
-        for _ in range(BATCH if schedule else 0):
+        for _ in range(batch if schedule else 0):
             schedule.step()
     assert not c.get("clip") or 0 < clipped < STEPS, "both must happen"
     return np.array(losses), np.array(rates), p
@@ -242,9 +241,9 @@ def stored(t, sampled):
     return t.astype(np.float32)
 
 
-def make_values(model, runs, sampled, seed):
+def make_values(model, runs, sampled, batch, seed):
     p = make_params(model)
-    x, labels = make_batch(model, seed, 0)
+    x, labels = make_batch(model, batch, seed, 0)
     logits, near = forward(model, p, x)
     if near < KINK_DISTANCE:
         raise NearKink
@@ -260,7 +259,7 @@ def make_values(model, runs, sampled, seed):
             c["lr"] *= 0.03
         if c.get("clip"):
             c["clip"] = 0.8 * norm  # so that some steps are clipped and some are not
-        losses, rates, after = train(model, c, seed, not sampled)
+        losses, rates, after = train(model, c, batch, seed, not sampled)
         out[run + ".settings"] = np.array([float(c.get(k, 0)) for k in SETTINGS])
         out[run + ".lr"] = rates
         out[run + ".losses"] = losses
@@ -270,16 +269,17 @@ def make_values(model, runs, sampled, seed):
 
 
 def make_file(folder, name, model, runs, sampled):
+    batch = 2 if sampled else 6
     for seed in range(1000):
         try:
-            out = make_values(model, runs, sampled, seed)
+            out = make_values(model, runs, sampled, batch, seed)
             break
         except NearKink:
             continue
     else:
         sys.exit(f"{name}: no batches keep away from kinks")
     write_safetensors(os.path.join(folder, name + ".safetensors"), {
-        "model": json.dumps(model, separators=(",", ":")), "batch": str(BATCH), "seed": str(seed),
+        "model": json.dumps(model, separators=(",", ":")), "batch": str(batch), "seed": str(seed),
         "values": "sampled" if sampled else "whole", "torch": torch.__version__}, out)
 
 
