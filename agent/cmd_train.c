@@ -131,7 +131,7 @@ static int evaluate(struct run *r, enum eval_set set, struct err *e)
 	if (rc != 0)
 		return rc;
 	metrics_eval(&r->metrics, t, set, &result, clock_s() - begin_s);
-	progress_say(&r->progress, "epoch %.4g  %s loss %.4f  acc %.2f%%",
+	progress_say(&r->progress, "epoch %.3g  %s loss %.4f  acc %.2f%%",
 	        (double)t->samples / (double)t->n_train,
 	        set == EVAL_VALIDATION ? "validation" : "test", result.loss,
 	        100.0 * (double)result.correct / (double)result.count);
