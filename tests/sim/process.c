@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT */
+/* A process around a core: it starts, hands over events with its host's time, carries out the
+ * actions, and ends in one way or another. It keeps the caller's side of the contract: what the
+ * core does not want is not verified, what does not verify is left out, and what the core calls its
+ * own is signed (in network.c, as it goes out).
+ *
+ * A host that is paused hears nothing and then everything at once; a slow one hears everything
+ * late, in order. */
+#include "tests/sim/sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void count_death(struct sim *s, const struct gossip *core, const struct peer_id *id)
+{
+	struct member_view v;
+	int key = truth_key(s, id);
+	if (key < 0 || s->key[key].forger || !gossip_find(core, id, &v))
+		return;
+	bool running = false;
+	for (int i = 0; i < s->key[key].n_nodes; i++)
+		running |= s->node[s->key[key].node[i]].running;
+	uint64_t *counted = &s->death_counted[2 * key];
+	uint64_t g = v.record.generation, i = v.record.incarnation + 1;
+	if (!running || g < counted[0] || (g == counted[0] && i <= counted[1]))
+		return;
+	counted[0] = g;
+	counted[1] = i;
+	s->stats.false_deaths++;
+}
+
+static void hash_send(struct sim *s, const struct gossip_send *send)
+{
+	const struct gossip_message *m = &send->message;
+	uint64_t h = truth_hash(s->hash, (uint64_t)send->channel << 8 | send->to_id);
+	h = truth_hash_bytes(h, send->id.bytes, send->to_id ? sizeof send->id.bytes : 0);
+	h = truth_hash(h, (uint64_t)send->address.port << 32 | send->address.ip[3]);
+	h = truth_hash(h, (uint64_t)m->kind << 16 | (uint64_t)m->want_reply << 8 | m->n_updates);
+	if (m->kind <= MESSAGE_PING_REQ)
+		h = truth_hash(h, m->nonce);
+	for (int i = 0; i < m->n_updates; i++)
+		h = truth_hash(h, truth_update(&m->update[i]));
+	if (m->kind == MESSAGE_SKETCH)
+		h = truth_hash(h, truth_sketch(&m->sketch));
+	s->hash = h;
+}
+
+static void hash_actions(struct sim *s, uint32_t n, uint8_t kind)
+{
+	const struct gossip_actions *a = &s->actions;
+	s->hash = truth_hash(s->hash, s->now_ms << 16 | n);
+	s->hash = truth_hash(s->hash, kind);
+	for (int i = 0; i < a->n_sends; i++)
+		hash_send(s, &a->send[i]);
+	for (int i = 0; i < a->n_notices; i++) {
+		s->hash = truth_hash_bytes(s->hash, a->notice[i].id.bytes, 32);
+		s->hash = truth_hash(s->hash, a->notice[i].kind);
+	}
+	for (int i = 0; i < a->n_resolve; i++)
+		s->hash = truth_hash(s->hash, (uint64_t)a->resolve[i]);
+	s->hash = truth_hash(s->hash, a->deadline_ms);
+}
+
+static void say_notice(struct sim *s, uint32_t n, const struct gossip_notice *t)
+{
+	static const char *const name[] = {"joined", "suspect", "failed", "left", "updated",
+	        "unreachable", "reachable", "refuted", "same key", "generation", "refused",
+	        "time jump"};
+	int key = truth_key(s, &t->id);
+	const char *what = t->kind <= NOTICE_TIME_JUMP ? name[t->kind] : "?";
+	if (key >= 0)
+		sim_say(s, "n%u: %s n%d", n, what, key);
+	else
+		sim_say(s, "n%u: %s %llu", n, what, (unsigned long long)t->value);
+}
+
+static void carry_out(struct sim *s, uint32_t n)
+{
+	struct sim_node *p = &s->node[n];
+	const struct gossip_actions *a = &s->actions;
+	for (int i = 0; i < a->n_notices; i++) {
+		const struct gossip_notice *t = &a->notice[i];
+		if (s->config.verbose)
+			say_notice(s, n, t);
+		if (t->kind == NOTICE_GENERATION && t->value > p->generation)
+			p->generation = t->value;
+		p->told_same_key |= t->kind == NOTICE_SAME_KEY;
+		if (t->kind == NOTICE_FAILED)
+			count_death(s, p->core, &t->id);
+	}
+	s->stats.sends += (uint64_t)a->n_sends;
+	for (int i = 0; i < a->n_sends; i++) {
+		s->stats.bytes += gossip_message_bytes(&a->send[i].message);
+		network_send(s, n, &a->send[i]);
+	}
+	for (int i = 0; i < a->n_resolve; i++)
+		network_resolve(s, n, a->resolve[i]);
+	p->deadline_ms = a->deadline_ms;
+	sim_arm(s, n);
+}
+
+void sim_step(struct sim *s, uint32_t n, struct gossip_event *e)
+{
+	struct sim_node *p = &s->node[n];
+	e->now_ms = sim_local(s, p);
+	s->actions.n_sends = s->actions.n_notices = s->actions.n_resolve = -1;
+	if (e->kind != EVENT_TIMER)
+		p->spins = 0;
+	gossip_step(p->core, e, &s->actions);
+	s->stats.steps++;
+	if (s->config.check) {
+		check_step(s, n, e);
+		if (s->failed)
+			return;
+		hash_actions(s, n, e->kind);
+	}
+	carry_out(s, n);
+}
+
+/* What a program does before it believes: drop what is not wanted, then what is not genuine. */
+static void sift(struct sim *s, const struct gossip *core, struct gossip_message *m)
+{
+	uint32_t kept = 0;
+	for (uint32_t i = 0; i < m->n_updates; i++) {
+		const struct gossip_update *u = &m->update[i];
+		if (!gossip_wants(core, u)) {
+			s->stats.unwanted++;
+		} else if (!truth_verify(s, u)) {
+			s->stats.forged++;
+		} else {
+			if (kept != i)
+				m->update[kept] = *u;
+			kept++;
+		}
+	}
+	m->n_updates = (uint8_t)kept;
+}
+
+static void receive_message(struct sim *s, uint32_t n, struct sim_packet *p)
+{
+	struct gossip_event e = {.kind = EVENT_RECEIVED};
+	struct gossip *core = s->node[n].core;
+	sift(s, core, &p->message);
+	if (p->message.kind == MESSAGE_SKETCH &&
+	        (!gossip_wants_sketch(core, &p->message.sketch) ||
+	                !truth_verify_sketch(s, &p->message.sketch)))
+		return;
+	e.received.from = s->key[s->node[p->from].key].id;
+	e.received.address = p->source;
+	e.received.channel = p->channel;
+	e.received.message = &p->message;
+	sim_step(s, n, &e);
+}
+
+static void receive_resolved(struct sim *s, uint32_t n, const struct sim_packet *p)
+{
+	struct gossip_event e = {.kind = EVENT_RESOLVED};
+	uint32_t seed = s->node[n].seed_node[p->seed];
+	e.resolved.seed = p->seed;
+	if (!sim_chance(s, s->weather.resolve_failure)) {
+		/* Sometimes with an address beside it where nobody ever was. */
+		if (sim_chance(s, 0.2)) {
+			e.resolved.address[0] = (struct peer_addr){.family = 4, .port = 7000};
+			memcpy(e.resolved.address[0].ip, (uint8_t[]){192, 0, 2, 1}, 4);
+			e.resolved.n = 1;
+		}
+		e.resolved.address[e.resolved.n++] = s->node[seed].addr;
+	}
+	sim_step(s, n, &e);
+}
+
+void sim_receive(struct sim *s, uint32_t packet)
+{
+	struct sim_packet *p = sim_packet(s, packet);
+	uint32_t n = p->to;
+	struct sim_node *node = &s->node[n];
+	if (!node->running || (p->life && p->life != node->life)) {
+		sim_packet_free(s, packet);
+		return;
+	}
+	if (s->now_ms < node->paused_until_ms) {
+		sim_push(s, node->paused_until_ms, SIM_ARRIVE, packet, 0);
+		return;
+	}
+	if (node->slow_ms && !p->late) {
+		uint64_t at = s->now_ms + sim_between(s, 0, node->slow_ms);
+		if (at < node->handled_ms)
+			at = node->handled_ms;
+		node->handled_ms = at;
+		p->late = true;
+		sim_push(s, at, SIM_ARRIVE, packet, 0);
+		return;
+	}
+	struct gossip_event e = {.kind = p->kind == PACKET_UP ? EVENT_PEER_UP : EVENT_PEER_DOWN};
+	if (node->forger) {
+		forger_receive(s, n, p);
+	} else if (p->kind == PACKET_MESSAGE) {
+		receive_message(s, n, p);
+	} else if (p->kind == PACKET_RESOLVED) {
+		receive_resolved(s, n, p);
+	} else {
+		e.peer.id = p->id;
+		sim_step(s, n, &e);
+	}
+	sim_packet_free(s, packet);
+}
+
+/* The trainer did some work and tells of it; now and then it has a new sketch. */
+void sim_train(struct sim *s, uint32_t n)
+{
+	struct sim_node *p = &s->node[n];
+	if (!p->running || !p->core || s->quiet)
+		return;
+	uint64_t batch = sim_between(s, 1, 500);
+	p->samples += batch;
+	s->key[p->key].samples += batch;
+	struct gossip_event e = {.kind = EVENT_STATUS};
+	e.status = (struct member_status){.model = 7, .step = ++p->step, .samples = p->samples};
+	e.status.loss = 1.0f / (float)(1 + p->step);
+	if (s->now_ms >= p->paused_until_ms)
+		sim_step(s, n, &e);
+	if (p->step % 16 == 1 && !s->failed && s->now_ms >= p->paused_until_ms) {
+		uint8_t bytes[GOSSIP_SKETCH_BYTES];
+		memset(bytes, (int)(p->step & 255), sizeof bytes);
+		e = (struct gossip_event){.kind = EVENT_SKETCH};
+		e.sketch.step = p->step;
+		e.sketch.length = (uint16_t)sim_between(s, 0, GOSSIP_SKETCH_BYTES);
+		e.sketch.bytes = bytes;
+		sim_step(s, n, &e);
+	}
+	uint64_t every = s->config.status_every_ms;
+	sim_push(s, s->now_ms + sim_between(s, every / 2, every * 3 / 2), SIM_STATUS, n, p->life);
+}
+
+static void make_core(struct sim *s, uint32_t n, struct gossip_config *c)
+{
+	struct sim_node *p = &s->node[n];
+	struct err e = {0};
+	p->memory_bytes = gossip_size(c);
+	free(p->memory);
+	p->memory = calloc(1, p->memory_bytes + SIM_CANARY_BYTES);
+	if (!p->memory)
+		abort();
+	memset(p->memory + p->memory_bytes, SIM_CANARY, SIM_CANARY_BYTES);
+	if (gossip_init(&p->core, p->memory, p->memory_bytes, c, &e)) {
+		p->core = NULL;
+		sim_fail(s, "n%u: gossip_init: %s", n, e.msg);
+	}
+}
+
+void sim_start(struct sim *s, uint32_t n, bool with_state)
+{
+	struct sim_node *p = &s->node[n];
+	/* What a peer still takes for a stream is refused by the host that is back. */
+	network_stopped(s, n, true);
+	if (!with_state)
+		p->generation = p->samples = 0, p->n_remembered = 0;
+	p->generation++;
+	p->nonce = rng_u64(&s->rng);
+	struct gossip_config c = {.profile = s->config.profile,
+	        .self = s->key[p->key].id,
+	        .generation = p->generation,
+	        .nonce = p->nonce,
+	        .seed = rng_u64(&s->rng),
+	        .addr = p->addr,
+	        .dialable = p->dialable,
+	        .protocol_min = 1,
+	        .protocol_max = 2,
+	        .n_seeds = p->n_seeds};
+	c.status.samples = p->samples;
+	c.status.model = 7;
+	c.members_max = s->config.members_max;
+	make_core(s, n, &c);
+	if (s->failed)
+		return;
+	p->running = true;
+	p->refuses = p->told_same_key = p->still = false;
+	p->life++;
+	p->step = 0;
+	p->timer_at_ms = SIM_NEVER;
+	p->started_ms = s->now_ms;
+	p->paused_until_ms = p->slow_ms = 0;
+	sim_say(s, "n%u: starts, generation %llu%s", n, (unsigned long long)p->generation,
+	        with_state ? "" : ", nothing kept");
+	check_started(s, n);
+	struct gossip_event e = {.kind = EVENT_START};
+	sim_step(s, n, &e);
+	for (int i = 0; i < p->n_remembered && !s->failed; i++) {
+		e = (struct gossip_event){.kind = EVENT_REMEMBER, .remember = p->remembered[i]};
+		sim_step(s, n, &e);
+	}
+	if (s->config.status_every_ms)
+		sim_push(s, s->now_ms + sim_between(s, 0, s->config.status_every_ms), SIM_STATUS, n,
+		        p->life);
+}
+
+void sim_stop(struct sim *s, uint32_t n, bool refuses)
+{
+	struct sim_node *p = &s->node[n];
+	if (!p->running)
+		return;
+	sim_say(s, "n%u: is gone%s", n, refuses ? ", its host answers" : "");
+	p->n_remembered = 0;
+	for (uint32_t i = 0; p->core && i < gossip_count(p->core); i++)
+		if (p->n_remembered < SIM_REMEMBERED)
+			p->remembered[p->n_remembered++] = gossip_member(p->core, i).record.addr;
+	p->running = false;
+	p->refuses = refuses;
+	p->core = NULL;
+	network_stopped(s, n, refuses);
+}
+
+void sim_leave(struct sim *s, uint32_t n)
+{
+	struct gossip_event e = {.kind = EVENT_LEAVE};
+	if (!s->node[n].running || !s->node[n].core)
+		return;
+	sim_say(s, "n%u: leaves", n);
+	sim_step(s, n, &e);
+	/* The streams carry what was handed to them before they are closed. */
+	if (!s->failed)
+		sim_stop(s, n, false);
+}
+
+void sim_move(struct sim *s, uint32_t n)
+{
+	struct sim_node *p = &s->node[n];
+	struct gossip_event e = {.kind = EVENT_ADDRESS};
+	if (!p->running || !p->core || s->now_ms < p->paused_until_ms)
+		return;
+	p->addr.port++;
+	sim_say(s, "n%u: moves to port %u", n, p->addr.port);
+	e.address.addr = p->addr;
+	e.address.dialable = p->dialable;
+	sim_step(s, n, &e);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/* One seed: it draws a flock, its weather and its faults, lets them happen with every invariant
+ * checked after every step, stops the faults and gives the flock a minute to agree. */
+#include "tests/sim/sim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define AGREE_MS 60000
+#define HOLD_MS 3000 /* views that are equal must stay so */
+
+/* Mostly small: faults meet more often there, and a thousand seeds must not take minutes. */
+static uint32_t draw_nodes(struct rng *r)
+{
+	uint64_t x = rng_below(r, 1000);
+	if (x < 700)
+		return 3 + (uint32_t)rng_below(r, 6);
+	if (x < 950)
+		return 9 + (uint32_t)rng_below(r, 8);
+	if (x < 990)
+		return 17 + (uint32_t)rng_below(r, 16);
+	return 33 + (uint32_t)rng_below(r, 32);
+}
+
+static struct sim_config draw_config(const struct seed_options *o)
+{
+	struct rng r;
+	rng_seed(&r, o->seed, 0x5eed);
+	struct sim_config c = {.seed = o->seed, .check = true, .verbose = o->verbose};
+	uint32_t drawn = draw_nodes(&r);
+	c.nodes = o->nodes ? o->nodes : drawn;
+	c.slots = c.nodes + 2; /* for a twin and a forger */
+	c.profile = gossip_lan;
+	c.weather.delay_ms = (uint32_t)rng_below(&r, 20);
+	c.weather.jitter_ms = (uint32_t)rng_below(&r, rng_below(&r, 4) ? 10 : 200);
+	static const double loss[] = {0, 0, 0.01, 0.05, 0.1, 0.3};
+	c.weather.loss = loss[rng_below(&r, 6)];
+	c.weather.duplicate = loss[rng_below(&r, 5)];
+	c.status_every_ms = 500 + (uint32_t)rng_below(&r, 3000);
+	/* More members than there is room for, now and then. */
+	if (rng_below(&r, 25) == 0 || o->only == FAULT_SYBILS) {
+		c.extra_keys = 4 * c.nodes + 64;
+		c.members_max = 2 * c.nodes + 16;
+	}
+	return c;
+}
+
+static void start_all(struct sim *s)
+{
+	for (uint32_t i = 0; i < s->config.nodes; i++) {
+		bool late = false;
+		for (int k = 0; k < s->n_faults; k++)
+			late |= s->fault[k].kind == FAULT_LATE_JOIN && s->fault[k].node == i;
+		s->node[i].dialable = i == 0 || !sim_chance(s, 0.1);
+		if (!late && !s->failed)
+			sim_start(s, i, true);
+	}
+}
+
+/* Two running processes with one key must both have been told. */
+static void check_twins_told(struct sim *s)
+{
+	for (uint32_t k = 0; k < s->n_keys; k++) {
+		const struct sim_key *key = &s->key[k];
+		const struct sim_node *a = &s->node[key->node[0]], *b = &s->node[key->node[1]];
+		if (key->n_nodes == 2 && a->running && b->running &&
+		        (!a->told_same_key || !b->told_same_key))
+			sim_fail(s, "same key: n%u was%s told, n%u was%s", key->node[0],
+			        a->told_same_key ? "" : " not", key->node[1],
+			        b->told_same_key ? "" : " not");
+	}
+}
+
+static void agree(struct sim *s, struct seed_result *out)
+{
+	char why[256] = "";
+	uint64_t begin = s->now_ms, since = SIM_NEVER;
+	faults_stop(s);
+	s->quiet = true;
+	while (!s->failed && s->now_ms < begin + AGREE_MS) {
+		sim_run(s, s->now_ms + 500);
+		if (s->failed)
+			return;
+		if (!check_views_equal(s, why, sizeof why))
+			since = SIM_NEVER;
+		else if (since == SIM_NEVER)
+			since = s->now_ms;
+		if (since != SIM_NEVER && s->now_ms - since >= HOLD_MS)
+			break;
+	}
+	if (since == SIM_NEVER && !s->failed)
+		sim_fail(s, "equal: a minute after all faults %s", why);
+	check_twins_told(s);
+	out->healed_ms = since - begin;
+}
+
+struct seed_result seed_run(const struct seed_options *o)
+{
+	static struct sim s; /* some 60 kB */
+	struct seed_result out = {0};
+	struct sim_config c = draw_config(o);
+	sim_init(&s, &c);
+	uint64_t from = sim_between(&s, 0, 15000), to = from + sim_between(&s, 5000, 60000);
+	if (o->only >= 0)
+		faults_add(&s, (uint8_t)o->only, from, to);
+	else
+		faults_draw(&s, from, to);
+	if (c.extra_keys && o->only < 0)
+		faults_add(&s, FAULT_SYBILS, from, to);
+	sim_say(&s, "seed %llu: %u nodes, loss %.2f, delay %u + %u ms, faults until %.1f s",
+	        (unsigned long long)o->seed, c.nodes, c.weather.loss, c.weather.delay_ms,
+	        c.weather.jitter_ms, (double)to / 1000);
+	for (int i = 0; i < s.n_faults; i++) {
+		sim_push(&s, s.fault[i].from_ms, SIM_FAULT, (uint32_t)i, 0);
+		sim_push(&s, s.fault[i].to_ms, SIM_FAULT, (uint32_t)i, 1);
+	}
+	start_all(&s);
+	sim_run(&s, to);
+	if (!s.failed)
+		agree(&s, &out);
+	out.failed = s.failed;
+	out.nodes = c.nodes;
+	out.hash = s.hash;
+	out.steps = s.stats.steps;
+	out.virtual_ms = s.now_ms;
+	out.forged = s.stats.forged;
+	snprintf(out.failure, sizeof out.failure, "%s", s.failure);
+	sim_close(&s);
+	return out;
+}
