@@ -47,11 +47,13 @@ static void add(struct sim *s, uint8_t kind, uint64_t from_ms, uint64_t to_ms)
 	f->node = (uint32_t)sim_between(s, 0, nodes - 1);
 	f->other = (f->node + (uint32_t)sim_between(s, 1, nodes - 1)) % nodes;
 	bool first_stays = kind == FAULT_CRASH || kind == FAULT_LEAVE || kind == FAULT_LATE_JOIN ||
-	                   kind == FAULT_MOVE;
+	                   kind == FAULT_MOVE || kind == FAULT_TWIN;
 	if (first_stays && f->node == 0)
 		f->node = (uint32_t)sim_between(s, 1, nodes - 1);
-	if (kind == FAULT_TWIN)
+	if (kind == FAULT_TWIN) {
 		f->other = nodes; /* the slot that is kept for it */
+		s->node[nodes].n_seeds = 1;
+	}
 	if (kind == FAULT_FORGER || kind == FAULT_SYBILS)
 		f->node = nodes + 1;
 	draw_value(s, f);

@@ -161,13 +161,18 @@ static void tell(struct sim *s, uint32_t to, uint8_t kind, const struct peer_id 
 	sim_push(s, s->now_ms + in_ms, SIM_ARRIVE, i, 0);
 }
 
-/* Streams of a node with a key, of which there may be two. */
+/* The node at the other end of the newest stream with a key, of which two may run; or −1. */
 static int stands_with(struct sim *s, uint32_t n, uint32_t key)
 {
-	for (int i = 0; i < s->key[key].n_nodes; i++)
-		if (sim_link(s, n, s->key[key].node[i])->up)
-			return (int)s->key[key].node[i];
-	return -1;
+	int found = -1;
+	for (int i = 0; i < s->key[key].n_nodes; i++) {
+		uint32_t to = s->key[key].node[i];
+		if (!sim_link(s, n, to)->up)
+			continue;
+		if (found < 0 || sim_link(s, n, to)->up_ms > sim_link(s, n, (uint32_t)found)->up_ms)
+			found = (int)to;
+	}
+	return found;
 }
 
 static void clear(struct sim *s, struct sim_link *l)
@@ -275,6 +280,7 @@ void network_dial(struct sim *s, uint32_t number, uint32_t epoch)
 		bool first_there = stands_with(s, to, s->node[from].key) < 0;
 		l->dialling = false;
 		l->up = sim_link(s, to, from)->up = true;
+		l->up_ms = sim_link(s, to, from)->up_ms = s->now_ms;
 		if (first_here)
 			tell(s, from, PACKET_UP, &s->key[b->key].id, 0);
 		if (first_there)

@@ -280,8 +280,8 @@ void sim_start(struct sim *s, uint32_t n, bool with_state)
 	p->timer_at_ms = SIM_NEVER;
 	p->started_ms = s->now_ms;
 	p->paused_until_ms = p->slow_ms = 0;
-	sim_say(s, "n%u: starts, generation %llu%s", n, (unsigned long long)p->generation,
-	        with_state ? "" : ", nothing kept");
+	sim_say(s, "n%u: starts, generation %llu%s%s", n, (unsigned long long)p->generation,
+	        p->dialable ? "" : ", cannot be dialled", with_state ? "" : ", nothing kept");
 	check_started(s, n);
 	struct gossip_event e = {.kind = EVENT_START};
 	sim_step(s, n, &e);

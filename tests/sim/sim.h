@@ -65,6 +65,7 @@ struct sim_link {
 	bool stalled;
 	uint32_t epoch;       /* entries of an earlier stream are void */
 	uint32_t head, tail;  /* packets under way, in order */
+	uint64_t up_ms;       /* since when it stands */
 	uint64_t since_ms;    /* dialling or stalled */
 	uint64_t datagram_ms; /* the last one this way: an open door in a NAT */
 };
@@ -107,9 +108,9 @@ struct sim_node {
 	uint8_t *memory;     /* owned; a canary follows */
 	size_t memory_bytes;
 	struct sim_shadow *shadow; /* owned, one for each key */
-	struct sim_shadow self;
+	struct sim_shadow self, self_before;
 	uint32_t stamp, known; /* of check.c: the step, and how many are known */
-	uint64_t clock, evicted, refused;
+	uint64_t clock, evicted, evicted_before;
 	uint64_t started_ms, nonce;
 	uint64_t step;
 	bool told_same_key;
