@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""What train_steps.c does, in PyTorch: torch_steps.py PRESET BATCH THREADS [channels_last] [compile]
+"""What train_steps.c does, in PyTorch.
+
+    torch_steps.py PRESET BATCH THREADS [channels_last] [compile]
 
 Same layers, one batch that stays in memory, SGD with momentum, and the same talk on stdin and
 stdout.

@@ -76,7 +76,7 @@ def make_batch(model, batch, seed, step):
 
 # ---- models: the list of layers in canonical form, and a network that runs it
 
-# The fields of each kind with their defaults, in canonical order, and what an unnamed one is called.
+# What an unnamed one of each kind is called, and its fields with their defaults in canonical order.
 KINDS = {
     "dense": ("dense", {"units": None, "bias": True}),
     "conv2d": ("conv", {"units": None, "kernel": 3, "stride": 1, "pad": 0, "bias": True}),
