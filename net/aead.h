@@ -24,7 +24,7 @@
 enum aead_id { AEAD_CHACHA20_POLY1305, AEAD_AES_256_GCM, AEAD_AEGIS_128L, AEAD_IDS };
 
 #define AEAD_KEY_BYTES 32 /* AEGIS-128L uses the first 16 */
-#define AEAD_TAG_BYTES 16 /* what sealing adds */
+#define AEAD_TAG_MAX 32   /* what sealing adds: 16 bytes, 32 by AEGIS-128L; aead_tag tells */
 #define AEAD_NONCE_MAX 16
 
 #define AEAD_STATE_BYTES 512 /* libsodium's expanded AES key, the largest */
@@ -48,7 +48,7 @@ struct aead {
 	enum aead_id id;
 	const char *name;     /* "AES-256-GCM": the cipher's, the same for all providers */
 	const char *provider; /* "libsodium", "libcrypto" */
-	size_t nonce_bytes;
+	size_t nonce_bytes, tag_bytes;
 	int (*init)(struct aead_key *k, const uint8_t key[AEAD_KEY_BYTES]);
 	void (*close)(struct aead_key *k);
 	int (*seal)(struct aead_key *k, const uint8_t *nonce, const void *ad, size_t ad_len,
@@ -75,8 +75,8 @@ int aead_measure(struct aead_order *o, struct err *e) MUST_CHECK;
 /* The cipher that both agents use: the one with the least sum of places in both orders, of equals
  * the one with the lowest number. aead_choose(a, b) is aead_choose(b, a). ERR_UNSUPPORTED if there
  * is none in common. */
-int aead_choose(
-        const struct aead_order *ours, const struct aead_order *theirs, enum aead_id *id) MUST_CHECK;
+int aead_choose(const struct aead_order *ours, const struct aead_order *theirs,
+        enum aead_id *id) MUST_CHECK;
 
 /* Our provider of a cipher, NULL if we have none. */
 const struct aead *aead_by_id(const struct aead_order *o, enum aead_id id);
@@ -91,17 +91,23 @@ int aead_init(
 /* Does nothing to a key that is closed or all zero. */
 void aead_close(struct aead_key *k);
 
-/* Seals len bytes (at most AEAD_BYTES_MAX) into len + AEAD_TAG_BYTES. out may be in; otherwise they
- * must not overlap. No memory is taken. ERR_LIMIT: too long; ERR_DEVICE: the provider failed. out
- * holds nothing then. */
-int aead_seal(struct aead_key *k, uint64_t counter, const void *ad, size_t ad_len, const uint8_t *in,
-        size_t len, uint8_t *out) MUST_CHECK;
+/* The bytes that sealing with this key adds. */
+static inline size_t aead_tag(const struct aead_key *k)
+{
+	return k->aead->tag_bytes;
+}
 
-/* Opens len bytes, the tag included, into len - AEAD_TAG_BYTES; out may be in. ERR_FORMAT: shorter
+/* Seals len bytes (at most AEAD_BYTES_MAX) into len + aead_tag(k). out may be in; otherwise they
+ * must not overlap. No memory is taken. ERR_LIMIT: too long; ERR_SYSTEM: the provider failed. out
+ * is zeroed then. */
+int aead_seal(struct aead_key *k, uint64_t counter, const void *ad, size_t ad_len,
+        const uint8_t *in, size_t len, uint8_t *out) MUST_CHECK;
+
+/* Opens len bytes, the tag included, into len - aead_tag(k); out may be in. ERR_FORMAT: shorter
  * than a tag; ERR_MISMATCH: not sealed with this key, counter and ad, or changed since. out is
  * zeroed then: unchecked bytes are never seen. */
-int aead_open(struct aead_key *k, uint64_t counter, const void *ad, size_t ad_len, const uint8_t *in,
-        size_t len, uint8_t *out) MUST_CHECK;
+int aead_open(struct aead_key *k, uint64_t counter, const void *ad, size_t ad_len,
+        const uint8_t *in, size_t len, uint8_t *out) MUST_CHECK;
 
 /* The nonce of a counter: as Noise has it for the first two (zeros, then the counter in 8 bytes,
  * little-endian for ChaCha20-Poly1305, big-endian for AES-256-GCM), little-endian in the last 8 of
