@@ -173,6 +173,7 @@ static void begin_process_fault(struct sim *s, const struct sim_fault *f)
 		if (s->node[f->other].running)
 			break;
 		s->node[f->other].generation = f->value & 2 ? s->node[f->node].generation - 1 : 0;
+		s->liar = true; /* two counts under one name */
 		s->key[f->other].n_nodes = 0;
 		s->node[f->other].key = s->node[f->node].key;
 		s->key[s->node[f->node].key].node[1] = f->other;
@@ -216,8 +217,11 @@ static void end_fault(struct sim *s, const struct sim_fault *f)
 	case FAULT_LEAVE_RETURN:
 	case FAULT_LATE_JOIN:
 	case FAULT_RESTART_LOST:
-		if (!s->node[f->node].running)
-			sim_start(s, f->node, f->kind != FAULT_RESTART_LOST);
+		if (s->node[f->node].running)
+			break;
+		/* Its count comes back only as far as those whom it meets remember it. */
+		s->liar |= f->kind == FAULT_RESTART_LOST;
+		sim_start(s, f->node, f->kind != FAULT_RESTART_LOST);
 		break;
 	case FAULT_TWIN:
 		if (f->value & 4)

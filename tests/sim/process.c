@@ -300,6 +300,10 @@ void sim_stop(struct sim *s, uint32_t n, bool refuses)
 	if (!p->running)
 		return;
 	sim_say(s, "n%u: is gone%s", n, refuses ? ", its host answers" : "");
+	/* What is kept on disk: the count as it was published, with that of lost lives in it. */
+	uint64_t published = p->core ? gossip_self(p->core)->status.samples : 0;
+	if (published > p->samples)
+		p->samples = published;
 	p->n_remembered = 0;
 	for (uint32_t i = 0; p->core && i < gossip_count(p->core); i++)
 		if (p->n_remembered < SIM_REMEMBERED)

@@ -211,7 +211,8 @@ struct sim {
 	/* faults.c */
 	struct sim_fault fault[SIM_FAULTS];
 	int n_faults;
-	bool sybils, liar, quiet; /* there were sybils; a false count; training stands still */
+	bool sybils, liar,
+	        quiet; /* there were sybils; a count that is not one; training stands still */
 	/* measure.c: whose deaths were counted, the highest for each key */
 	uint64_t *death_counted; /* owned */
 	uint64_t hash;           /* of all actions */
