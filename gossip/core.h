@@ -35,13 +35,17 @@ struct member {
 	uint32_t n_accusers;
 	struct peer_id accuser[GOSSIP_ACCUSERS];
 
-	uint8_t news; /* enum news: the class in which it is queued */
+	uint8_t news;     /* enum news: the class in which it is queued */
+	bool record_news; /* of an accused: its record is news too, beside the accusation */
 	uint8_t transmits;
 	uint32_t queue_prev, queue_next;
 
 	uint8_t misses; /* probes in a row that only others' help brought home */
 	bool unreachable;
 	bool connected;
+	bool met;       /* it was connected with us since it last had to refute */
+	uint64_t heard; /* when a later record of it came */
+	uint64_t spoke; /* when a message came from it itself; 0: never */
 };
 
 struct probe {
@@ -154,6 +158,7 @@ uint32_t gossip__pick(struct gossip *g, bool (*fit)(const struct gossip *, const
 
 /* members.c */
 uint32_t gossip__find(const struct gossip *g, const struct peer_id *id);
+void gossip__count_samples(struct gossip *g, struct member *m, uint64_t samples);
 void gossip__record(struct gossip *g, const struct gossip_update *u, const struct peer_id *from,
         const struct peer_addr *address, uint8_t channel, bool whole_state);
 void gossip__accuse(struct gossip *g, const struct gossip_update *u, bool whole_state);

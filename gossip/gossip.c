@@ -171,11 +171,10 @@ void gossip__publish(struct gossip *g)
 	g->status_pending = false;
 	self->record.status = g->status;
 	self->record.status.samples = g->samples_before + g->status.samples;
+	if (self->record.status.samples > GOSSIP_SAMPLES_MAX)
+		self->record.status.samples = GOSSIP_SAMPLES_MAX;
 	self->record.version++;
-	if (self->record.status.samples > self->samples) {
-		g->clock += self->record.status.samples - self->samples;
-		self->samples = self->record.status.samples;
-	}
+	gossip__count_samples(g, self, self->record.status.samples);
 }
 
 double gossip__log10_flock(const struct gossip *g, uint32_t plus)
@@ -236,6 +235,9 @@ static void status_timer(struct gossip *g)
 	/* As many agents, as much less often each: the traffic per agent stays. */
 	uint32_t stretch = 1 + gossip__n_present(g) / 16;
 	g->status_at = g->now + (uint64_t)g->config.profile.status_interval * stretch;
+	/* Also where nothing is new: what was lost of the last one is made good, and those who
+	 * cannot probe us hear that we are here. */
+	g->status_pending = true;
 	gossip__publish(g);
 	gossip__queue(g, g->members_max, NEWS_STATUS);
 }
@@ -244,7 +246,7 @@ static void run_timers(struct gossip *g)
 {
 	gossip__expire_suspects(g);
 	gossip__probe_timers(g);
-	if (g->status_pending && g->now >= g->status_at)
+	if (g->now >= g->status_at)
 		status_timer(g);
 	if (g->now >= g->gossip_at) {
 		gossip__spread(g);
@@ -260,7 +262,7 @@ static uint64_t next_deadline(const struct gossip *g)
 {
 	uint64_t times[] = {gossip__probe_deadline(g), g->sync_at, g->heal_at, g->suspects_at,
 	        g->n_queued[NEWS_CHANGE] + g->n_queued[NEWS_STATUS] > 0 ? g->gossip_at : NEVER,
-	        g->status_pending ? g->status_at : NEVER, gossip__sync_busy(g) ? g->now : NEVER};
+	        g->status_at, gossip__sync_busy(g) ? g->now : NEVER};
 	uint64_t d = NEVER;
 	for (size_t i = 0; i < sizeof times / sizeof *times; i++)
 		d = times[i] < d ? times[i] : d;
@@ -291,11 +293,17 @@ static void receive(struct gossip *g, const struct gossip_event *e)
 			gossip__accuse(g, &m->update[i], whole);
 	}
 	uint32_t from = gossip__find(g, &e->received.from);
-	if (from != NONE)
+	if (from != NONE) {
 		g->members[from].hearsay = false;
+		g->members[from].spoke = g->now;
+	}
 	switch (m->kind) {
 	case MESSAGE_PING:
 		gossip__on_ping(g, e);
+		if (from == NONE &&
+		        (g->n_members < g->members_max || gossip__n_present(g) < g->n_members))
+			gossip__sync_to(g, &e->received.from, &e->received.address,
+			        true); /* who are you? */
 		break;
 	case MESSAGE_PING_REQ:
 		gossip__on_ping_req(g, e);
@@ -321,8 +329,10 @@ static void receive(struct gossip *g, const struct gossip_event *e)
 static void set_connected(struct gossip *g, const struct peer_id *id, bool up)
 {
 	uint32_t i = gossip__find(g, id);
-	if (i != NONE)
-		g->members[i].connected = up;
+	if (i == NONE)
+		return;
+	g->members[i].connected = up;
+	g->members[i].met = g->members[i].met || up;
 }
 
 static void set_own_sketch(struct gossip *g, const struct gossip_event *e)

@@ -4,6 +4,8 @@
 #ifndef DUNLIN_GOSSIP_LIMITS_H
 #define DUNLIN_GOSSIP_LIMITS_H
 
+#include <stdint.h>
+
 #define GOSSIP_MEMBERS 4096         /* known peers, the dead and departed included */
 #define GOSSIP_MEMBERS_MAX 65536    /* what a configuration may ask for */
 #define GOSSIP_RETIRED_PER_MEMBER 4 /* forgotten agents whose samples still count, per member */
@@ -23,9 +25,15 @@
 #define GOSSIP_REMEMBERED 256 /* addresses of earlier runs that are still to be tried */
 #define GOSSIP_ACCUSERS 8     /* distinct ones that a suspicion keeps */
 #define GOSSIP_HEALTH_MAX 7
+#define GOSSIP_SAMPLES_MAX                                                               \
+	(1ull << 44)            /* that one agent may claim: the sum of all fits 64 bits \
+	                         */
 #define GOSSIP_TRANSMITS_MAX 32 /* of one update, whatever the flock's size */
 
 _Static_assert(GOSSIP_SENDS_MAX >= 8, "a probe's helpers and its stream ping go out in one step");
+_Static_assert(GOSSIP_MEMBERS_MAX *(1ull + 2 * GOSSIP_RETIRED_PER_MEMBER) <
+                       UINT64_MAX / GOSSIP_SAMPLES_MAX,
+        "the clock of all that can be remembered");
 _Static_assert(GOSSIP_MEMBERS <= GOSSIP_MEMBERS_MAX, "the default must be allowed");
 
 #endif

@@ -2,7 +2,7 @@
 /* The table of peers, and the rules by which news changes it (SWIM, section 4.2; ALGORITHMS in
  * Lifeguard's paper for the suspicion's time).
  *
- *                 record, incarnation higher than accused
+ *                 record of a higher incarnation
  *         ┌───────────────────────────────────────────────┐
  *         ▼                                               │
  *     ┌───────┐  accused of this incarnation  ┌─────────┐ │  time is up, or
@@ -88,12 +88,11 @@ static struct retired *retired_slot(struct gossip *g, const struct peer_id *id)
 	return NULL;
 }
 
-static void count_samples(struct gossip *g, struct member *m, uint64_t samples)
+void gossip__count_samples(struct gossip *g, struct member *m, uint64_t samples)
 {
 	if (samples <= m->samples)
 		return;
-	uint64_t more = samples - m->samples;
-	g->clock = g->clock > UINT64_MAX - more ? UINT64_MAX : g->clock + more;
+	g->clock += samples - m->samples; /* cannot overflow: see GOSSIP_SAMPLES_MAX */
 	m->samples = samples;
 }
 
@@ -138,10 +137,13 @@ static bool evict(struct gossip *g, uint32_t i)
 	return true;
 }
 
-/* A slot for a newcomer, or NONE. */
-static uint32_t add_member(struct gossip *g, const struct peer_id *id)
+/* A slot for a newcomer, or NONE. Nobody is forgotten for one known by hearsay alone, or the
+ * forgotten dead would come back from peers' whole states for ever, each at the cost of another. */
+static uint32_t add_member(struct gossip *g, const struct peer_id *id, bool hearsay)
 {
 	uint32_t i = g->n_members;
+	if (i == g->members_max && hearsay)
+		return NONE;
 	if (i == g->members_max) {
 		i = oldest_absent(g);
 		if (i == NONE || !evict(g, i)) {
@@ -168,14 +170,6 @@ static uint32_t add_member(struct gossip *g, const struct peer_id *id)
 	return i;
 }
 
-/* The incarnation that a record must exceed to change the state. */
-static uint64_t standing(const struct member *m)
-{
-	bool accused = m->state == MEMBER_SUSPECT || m->state == MEMBER_DEAD;
-	uint64_t own = m->record.incarnation, said = m->accusation.incarnation;
-	return accused && said > own ? said : own;
-}
-
 /* ---- records */
 
 static int compare_records(const struct member_record *a, const struct member_record *b)
@@ -196,6 +190,8 @@ static bool is_lost(const struct member *m, const struct member_record *r)
 bool gossip__wants_record(const struct gossip *g, const struct member_record *r)
 {
 	const struct member *self = &g->members[g->members_max];
+	if (r->status.samples > GOSSIP_SAMPLES_MAX)
+		return false;
 	if (peer_id_equal(&r->id, &self->record.id))
 		return r->nonce != self->record.nonce && r->generation >= self->record.generation;
 	uint32_t i = gossip__find(g, &r->id);
@@ -277,7 +273,8 @@ void gossip__record(struct gossip *g, const struct gossip_update *u, const struc
 	}
 	uint32_t i = gossip__find(g, &r->id);
 	bool fresh = i == NONE;
-	if (fresh && (i = add_member(g, &r->id)) == NONE)
+	bool hearsay = whole_state && !peer_id_equal(from, &r->id);
+	if (fresh && (i = add_member(g, &r->id, hearsay)) == NONE)
 		return;
 	struct member *m = &g->members[i];
 	if (!fresh && is_lost(m, r)) {
@@ -286,17 +283,21 @@ void gossip__record(struct gossip *g, const struct gossip_update *u, const struc
 		return;
 	}
 	bool was_present = !fresh && gossip__present(m);
-	bool anew = fresh || r->generation > m->record.generation || r->incarnation > standing(m);
+	bool anew = fresh || r->generation > m->record.generation ||
+	            r->incarnation > m->record.incarnation;
 	bool moved = fresh || contact_changed(r, &m->record);
 	if (anew && m->state != MEMBER_ALIVE)
 		set_state(g, i, MEMBER_ALIVE);
 	if (anew) {
+		if (m->n_accusers > 0 && !m->connected)
+			m->met = false; /* others keep watch over it */
 		m->n_accusers = 0;
-		m->hearsay = fresh ? whole_state : m->hearsay && whole_state;
+		m->hearsay = hearsay && (fresh || m->hearsay);
 	}
 	m->record = *r;
+	m->heard = g->now;
 	memcpy(m->record_signature, u->signature, sizeof m->record_signature);
-	count_samples(g, m, r->status.samples);
+	gossip__count_samples(g, m, r->status.samples);
 	if (r->left && m->state != MEMBER_LEFT)
 		set_state(g, i, MEMBER_LEFT);
 	if (gossip__present(m) && !was_present)
@@ -306,6 +307,7 @@ void gossip__record(struct gossip *g, const struct gossip_update *u, const struc
 	else if (was_present && moved)
 		gossip__notice(g, NOTICE_UPDATED, &r->id, 0);
 	gossip__queue(g, i, anew || moved || r->left ? NEWS_CHANGE : NEWS_STATUS);
+	m->record_news = m->state == MEMBER_SUSPECT || m->state == MEMBER_DEAD;
 }
 
 /* ---- accusations */
@@ -345,18 +347,19 @@ bool gossip__wants_accusation(const struct gossip *g, const struct accusation *a
 	const struct member *self = &g->members[g->members_max];
 	if (peer_id_equal(&a->about, &self->record.id))
 		return !g->left && a->generation == self->record.generation &&
-		       a->incarnation >= self->record.incarnation;
+		       a->incarnation == self->record.incarnation;
 	if (peer_id_equal(&a->by, &self->record.id) || peer_id_equal(&a->by, &a->about))
 		return false; /* ours are ours to make, and nobody accuses itself */
 	uint32_t i = gossip__find(g, &a->about);
 	if (i == NONE || gossip__find(g, &a->by) == NONE)
 		return false; /* an accuser nobody knows may be anyone's invention */
 	const struct member *m = &g->members[i];
-	if (a->generation != m->record.generation || a->incarnation < standing(m))
+	/* Only of what the accused itself has signed: a liar who could accuse a later incarnation
+	 * would put one out of reach of its owner. What is ahead of us comes again. */
+	if (a->generation != m->record.generation || a->incarnation != m->record.incarnation)
 		return false;
 	if (m->state == MEMBER_SUSPECT)
-		return a->dead || a->incarnation > standing(m) ||
-		       (m->n_accusers <= accusers_wanted(g) && !is_accuser(m, &a->by));
+		return a->dead || (m->n_accusers <= accusers_wanted(g) && !is_accuser(m, &a->by));
 	return m->state == MEMBER_ALIVE;
 }
 
@@ -403,9 +406,7 @@ static void declare_dead(
 static void refute(struct gossip *g, const struct accusation *a)
 {
 	struct member *self = gossip__self(g);
-	if (a->incarnation == UINT64_MAX)
-		return; /* cannot be exceeded; only a forger gets there */
-	self->record.incarnation = a->incarnation + 1;
+	self->record.incarnation++;
 	self->record.version++;
 	gossip__queue(g, g->members_max, NEWS_CHANGE);
 	if (g->health < GOSSIP_HEALTH_MAX)
@@ -439,7 +440,7 @@ static struct accusation own_accusation(const struct gossip *g, const struct mem
 {
 	return (struct accusation){.about = m->record.id,
 	        .generation = m->record.generation,
-	        .incarnation = standing(m),
+	        .incarnation = m->record.incarnation,
 	        .by = g->config.self,
 	        .dead = dead};
 }

@@ -8,7 +8,11 @@
  *
  * Lifeguard: a helper whose ping fails says so (NACK), so that silence from helpers is a sign that
  * we ourselves are cut off; each such sign stretches our timings (health 0..7). A suspect is told
- * in the very ping what it is accused of. */
+ * in the very ping what it is accused of.
+ *
+ * One that cannot be dialled (NAT) pings on streams, so that a stream stands with each peer that it
+ * has met, and is probed by those alone. The others go by its records, which it renews all the
+ * time, and probe it when none has come for long. */
 #include "gossip/core.h"
 
 #include <string.h>
@@ -37,12 +41,20 @@ void gossip__probe_add(struct gossip *g, uint32_t i)
 	g->order[at] = i;
 }
 
+#define UNHEARD_MS 60000
+
+static bool to_be_probed(const struct gossip *g, const struct member *m)
+{
+	return gossip__present(m) &&
+	       (m->record.dialable || m->connected || m->met || g->now - m->heard > UNHEARD_MS);
+}
+
 static uint32_t next_target(struct gossip *g)
 {
 	for (int round = 0; round < 2; round++) {
 		while (g->order_next < g->n_order) {
 			uint32_t i = g->order[g->order_next++];
-			if (gossip__present(&g->members[i]))
+			if (to_be_probed(g, &g->members[i]))
 				return i;
 		}
 		g->n_order = g->order_next = 0;
@@ -52,6 +64,11 @@ static uint32_t next_target(struct gossip *g)
 		rng_shuffle(&g->rng, g->order, g->n_order);
 	}
 	return NONE;
+}
+
+static bool can_send(const struct member *m)
+{
+	return m->record.dialable || m->connected;
 }
 
 static enum gossip_channel best_channel(const struct member *m)
@@ -85,13 +102,22 @@ static void begin(struct gossip *g)
 	p->ask_helpers_at = g->now + stretched(g, g->config.profile.probe_timeout);
 	p->end_at = g->probe_at;
 	g->counters.probes++;
-	ping(g, p->target, p->nonce, best_channel(&g->members[p->target]));
+	const struct member *m = &g->members[p->target];
+	if (can_send(m))
+		ping(g, p->target, p->nonce,
+		        gossip__self(g)->record.dialable ? best_channel(m) : CHANNEL_STREAM);
+	else
+		p->ask_helpers_at = g->now;
 }
+
+/* Whoever is silent itself is no help, and its silence would be held against us. */
+#define SPOKE_MS 30000
 
 static bool can_help(const struct gossip *g, const struct member *m)
 {
-	return m->state == MEMBER_ALIVE && m != &g->members[g->probe.target] &&
-	       (m->record.dialable || m->connected) && (!m->unreachable || m->connected);
+	return m->spoke > 0 && g->now - m->spoke < SPOKE_MS && m->state == MEMBER_ALIVE &&
+	       m != &g->members[g->probe.target] && can_send(m) &&
+	       (!m->unreachable || m->connected);
 }
 
 static void ask_helpers(struct gossip *g)
@@ -120,7 +146,7 @@ static void ask_helpers(struct gossip *g)
 		asked[n++] = i;
 	}
 	p->nacks_wanted = n;
-	if (t->record.dialable || t->connected)
+	if (can_send(t))
 		ping(g, p->target, p->nonce, CHANNEL_STREAM);
 }
 
@@ -196,10 +222,13 @@ void gossip__on_ping(struct gossip *g, const struct gossip_event *e)
 	uint32_t i = gossip__find(g, &e->received.from);
 	if (!s)
 		return;
-	/* Whoever pings us and is held dead or suspect wants to know. */
-	if (i != NONE &&
-	        (g->members[i].state == MEMBER_DEAD || g->members[i].state == MEMBER_SUSPECT))
+	/* Whoever pings us and is held dead or suspect wants to know; so does one whose name we
+	 * know at another address, since another process may be using it. */
+	const struct member *x = i == NONE ? NULL : &g->members[i];
+	if (x && (x->state == MEMBER_DEAD || x->state == MEMBER_SUSPECT))
 		gossip__put_accusation(g, &s->message, i);
+	if (x && x->record.dialable && !gossip__addr_equal(&x->record.addr, &e->received.address))
+		gossip__put_record(g, &s->message, i);
 	gossip__piggyback(g, &s->message, &e->received.from);
 }
 
@@ -247,7 +276,7 @@ static void probe_answered(struct gossip *g, bool direct)
 			gossip__notice(g, NOTICE_REACHABLE, &m->record.id, 0);
 		m->unreachable = false;
 		m->misses = 0;
-	} else if (!m->unreachable && ++m->misses >= 3) {
+	} else if (m->record.dialable && !m->unreachable && ++m->misses >= 3) {
 		m->unreachable = true;
 		gossip__notice(g, NOTICE_UNREACHABLE, &m->record.id, 0);
 	}

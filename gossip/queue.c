@@ -7,7 +7,7 @@
  *     status:  [0] ● ─ ●       [1] …
  *
  * The limit is memberlist's 4·ceil(log10(n + 1)) for a change. A status is replaced by a newer one
- * soon anyway: it gets a fourth of that, and room that is left over. */
+ * soon anyway: it gets half of that, and room that is left over. */
 #include "gossip/core.h"
 
 #include <math.h>
@@ -41,7 +41,9 @@ void gossip__queue_init(struct gossip *g)
 static uint32_t limit(const struct gossip *g, enum news n)
 {
 	uint32_t digits = (uint32_t)ceil(gossip__log10_flock(g, 2)); /* us, and n + 1 */
-	uint32_t most = n == NEWS_CHANGE ? g->config.profile.retransmit_mult * digits : digits + 1;
+	uint32_t most = g->config.profile.retransmit_mult * digits;
+	if (n == NEWS_STATUS)
+		most = most / 2 + 1;
 	return most < GOSSIP_TRANSMITS_MAX ? most : GOSSIP_TRANSMITS_MAX;
 }
 
@@ -75,6 +77,7 @@ void gossip__unqueue(struct gossip *g, uint32_t i)
 	unlink_member(g, i);
 	g->n_queued[m->news]--;
 	m->news = NEWS_NONE;
+	m->record_news = false;
 }
 
 void gossip__queue(struct gossip *g, uint32_t i, enum news n)
@@ -130,9 +133,13 @@ void gossip__piggyback(struct gossip *g, struct gossip_message *m, const struct 
 				}
 				if (m->n_updates == GOSSIP_UPDATES_MAX || room < RECORD_BYTES)
 					goto full;
-				if (accused(x))
+				if (accused(x)) {
 					gossip__put_accusation(g, m, i);
-				else if (to && peer_id_equal(&x->record.id, to))
+					room -= ACCUSATION_BYTES;
+					if (x->record_news && room >= RECORD_BYTES &&
+					        m->n_updates < GOSSIP_UPDATES_MAX)
+						gossip__put_record(g, m, i);
+				} else if (to && peer_id_equal(&x->record.id, to))
 					continue;
 				else
 					gossip__put_record(g, m, i);
@@ -151,6 +158,7 @@ full:
 		} else {
 			g->n_queued[x->news]--;
 			x->news = NEWS_NONE;
+			x->record_news = false;
 		}
 	}
 }

@@ -89,21 +89,25 @@ static uint32_t next_item(const struct gossip *g, struct sync *s)
 	}
 }
 
+/* One phase to a page: an accusation would be thrown away beside the record that makes its accuser
+ * known, since a page is judged as a whole before it is taken in. */
 static void fill_page(struct gossip *g, struct sync *s, struct gossip_message *m)
 {
-	while (s->phase < SYNC_SKETCHES && m->n_updates < GOSSIP_UPDATES_MAX) {
+	uint8_t phase = s->phase;
+	while (m->n_updates < GOSSIP_UPDATES_MAX) {
 		struct sync before = *s;
-		uint8_t phase = s->phase;
 		uint32_t i = next_item(g, s);
-		if (i == NONE)
-			return;
-		if (s->phase != phase && s->phase == SYNC_SKETCHES) {
-			*s = before; /* sketches are messages of their own */
-			s->phase = SYNC_SKETCHES;
-			s->cursor = 0;
-			return;
+		if (s->phase != phase) {
+			if (m->n_updates > 0 || s->phase > SYNC_ACCUSATIONS) {
+				uint8_t reached = s->phase;
+				*s = before;
+				s->phase = reached;
+				s->cursor = 0;
+				return;
+			}
+			phase = s->phase;
 		}
-		if (s->phase == SYNC_RECORDS)
+		if (phase == SYNC_RECORDS)
 			gossip__put_record(g, m, i);
 		else
 			gossip__put_accusation(g, m, i);
