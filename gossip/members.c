@@ -360,6 +360,8 @@ bool gossip__wants_accusation(const struct gossip *g, const struct accusation *a
 		return false;
 	if (m->state == MEMBER_SUSPECT)
 		return a->dead || (m->n_accusers <= accusers_wanted(g) && !is_accuser(m, &a->by));
+	if (m->state == MEMBER_DEAD)
+		return !a->dead && g->now - m->told_at >= TELL_INTERVAL; /* to say what we know */
 	return m->state == MEMBER_ALIVE;
 }
 
@@ -415,6 +417,19 @@ static void refute(struct gossip *g, const struct accusation *a)
 	gossip__notice(g, NOTICE_REFUTED, &a->by, a->incarnation);
 }
 
+/* An accuser alone would wait long for others to confirm what they have settled already. */
+static void tell_dead(struct gossip *g, uint32_t i, uint32_t accuser)
+{
+	const struct member *to = &g->members[accuser];
+	struct gossip_send *s = gossip__send(
+	        g, MESSAGE_GOSSIP, to->record.dialable ? CHANNEL_DATAGRAM : CHANNEL_STREAM);
+	g->members[i].told_at = g->now;
+	if (!s)
+		return;
+	gossip__send_to(s, &to->record.id, &to->record.addr);
+	gossip__put_accusation(g, &s->message, i);
+}
+
 void gossip__accuse(struct gossip *g, const struct gossip_update *u, bool whole_state)
 {
 	struct accusation a = u->accusation;
@@ -425,6 +440,10 @@ void gossip__accuse(struct gossip *g, const struct gossip_update *u, bool whole_
 		return;
 	}
 	uint32_t i = gossip__find(g, &a.about);
+	if (g->members[i].state == MEMBER_DEAD) {
+		tell_dead(g, i, gossip__find(g, &a.by));
+		return;
+	}
 	/* A whole state may be old, or come from the other side of a healed split: who is dead
 	 * there is suspect here, on our own word, and gets its chance to say no, unless we never
 	 * saw it alive. */
