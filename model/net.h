@@ -39,7 +39,7 @@ int net_train(struct net *n, const float *x, const int32_t *labels, bool accumul
 int net_eval(struct net *n, const float *x, const int32_t *labels, int64_t count,
 	struct loss_result *r, struct err *e) MUST_CHECK;
 
-/* The logits of the last forward pass, (B, classes). */
+/* The logits of the last net_eval, (B, classes); net_train's are overwritten on its way back. */
 void net_logits(struct net *n, float *out);
 
 #endif
