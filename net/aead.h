@@ -46,7 +46,6 @@ struct aead_key {
  * they want; everybody else calls aead_seal and aead_open. */
 struct aead {
 	enum aead_id id;
-	const char *name;     /* "AES-256-GCM": the cipher's, the same for all providers */
 	const char *provider; /* "libsodium", "libcrypto" */
 	size_t nonce_bytes, tag_bytes;
 	int (*init)(struct aead_key *k, const uint8_t key[AEAD_KEY_BYTES]);

@@ -8,6 +8,7 @@
 #include "net/aead_providers.h"
 
 #include <openssl/evp.h>
+#include <string.h>
 
 _Static_assert(AEAD_BYTES_MAX <= INT32_MAX && AEAD_AD_MAX <= INT32_MAX, "EVP counts in int");
 
@@ -75,8 +76,7 @@ static int open(struct aead_key *k, const uint8_t *nonce, const void *ad, size_t
 	uint8_t tag[TAG_BYTES], none[TAG_BYTES];
 	int n, rc;
 	len -= TAG_BYTES;
-	for (int i = 0; i < TAG_BYTES; i++) /* EVP takes no const */
-		tag[i] = in[len + (size_t)i];
+	memcpy(tag, in + len, TAG_BYTES); /* EVP takes no const */
 	rc = run(ctx, 0, nonce, ad, ad_len, in, len, out);
 	if (rc)
 		return rc;
@@ -87,7 +87,6 @@ static int open(struct aead_key *k, const uint8_t *nonce, const void *ad, size_t
 
 const struct aead aead__crypto_chacha20_poly1305 = {
         .id = AEAD_CHACHA20_POLY1305,
-        .name = "ChaCha20-Poly1305",
         .provider = "libcrypto",
         .nonce_bytes = 12,
         .tag_bytes = TAG_BYTES,
@@ -99,7 +98,6 @@ const struct aead aead__crypto_chacha20_poly1305 = {
 
 const struct aead aead__crypto_aes_256_gcm = {
         .id = AEAD_AES_256_GCM,
-        .name = "AES-256-GCM",
         .provider = "libcrypto",
         .nonce_bytes = 12,
         .tag_bytes = TAG_BYTES,

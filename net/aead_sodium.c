@@ -39,7 +39,6 @@ static int chacha_open(struct aead_key *k, const uint8_t *nonce, const void *ad,
 
 const struct aead aead__sodium_chacha20_poly1305 = {
         .id = AEAD_CHACHA20_POLY1305,
-        .name = "ChaCha20-Poly1305",
         .provider = "libsodium",
         .nonce_bytes = crypto_aead_chacha20poly1305_ietf_NPUBBYTES,
         .tag_bytes = crypto_aead_chacha20poly1305_ietf_ABYTES,
@@ -75,7 +74,6 @@ static int gcm_open(struct aead_key *k, const uint8_t *nonce, const void *ad, si
 
 const struct aead aead__sodium_aes_256_gcm = {
         .id = AEAD_AES_256_GCM,
-        .name = "AES-256-GCM",
         .provider = "libsodium",
         .nonce_bytes = crypto_aead_aes256gcm_NPUBBYTES,
         .tag_bytes = crypto_aead_aes256gcm_ABYTES,
@@ -109,7 +107,6 @@ static int aegis_open(struct aead_key *k, const uint8_t *nonce, const void *ad, 
 
 const struct aead aead__sodium_aegis_128l = {
         .id = AEAD_AEGIS_128L,
-        .name = "AEGIS-128L",
         .provider = "libsodium",
         .nonce_bytes = crypto_aead_aegis128l_NPUBBYTES,
         .tag_bytes = crypto_aead_aegis128l_ABYTES,

@@ -38,6 +38,7 @@ struct noise_config {
 	const void *prologue;
 	size_t prologue_len;          /* at most NOISE_PROLOGUE_MAX */
 	const uint8_t *static_secret; /* X25519; NULL where the pattern has no s of ours */
+	const uint8_t *static_public; /* of it: computing it here would be a stranger's gain */
 	const uint8_t *remote_static; /* NULL where it is not known before (all but IK's dialler) */
 	const uint8_t (*psks)[NOISE_KEY_BYTES]; /* as many as the name has psk modifiers */
 	int n_psks;
@@ -52,9 +53,9 @@ struct noise {
 	uint8_t n_messages, next; /* messages of the pattern, the one that is due */
 	bool initiator;
 	bool failed;
-	bool has_key, has_s, has_e, has_rs, has_re, has_psk; /* has_psk: of the pattern */
+	bool has_key, has_e, has_rs;
 	uint8_t n_psks, psks_used;
-	uint8_t dh_count; /* Diffie-Hellman operations done so far: for tests and budgets */
+	uint8_t dh_count; /* Diffie-Hellmans done so far, by a failed one too: for budgets */
 	uint64_t nonce;
 	uint8_t h[NOISE_HASH_BYTES], ck[NOISE_HASH_BYTES], k[NOISE_KEY_BYTES];
 	uint8_t s[NOISE_KEY_BYTES], s_public[NOISE_KEY_BYTES];
