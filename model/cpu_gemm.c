@@ -26,6 +26,10 @@ int gemm_init(struct cpu_gemm *g, bool fixed)
 	/* Our own threads share the work; a second team below them would only get in the way. It is
 	 * one value for the process, and every device wants the same. */
 	openblas_set_num_threads(1);
+	/* A build without threads and without locks gives wrong numbers when several threads call.
+	 */
+	if (!openblas_get_parallel() && !strstr(openblas_get_config(), "USE_LOCKING"))
+		g->fixed = true;
 	return 0;
 }
 

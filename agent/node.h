@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* An agent: the membership core, the network and the loop brought together. */
+#ifndef DUNLIN_AGENT_NODE_H
+#define DUNLIN_AGENT_NODE_H
+
+#include "agent/base/err.h"
+#include "gossip/gossip.h"
+#include "net/transport.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+struct node;
+
+struct node_config {
+	uv_loop_t *loop;                 /* borrowed */
+	const struct identity *identity; /* borrowed */
+	const struct secrets *secrets;   /* borrowed */
+	const struct id_lists *lists;    /* borrowed; may be NULL */
+	uint64_t generation;             /* already raised and persisted */
+	struct sockaddr_storage listen;
+	struct peer_addr advertise; /* family 0: the bound address, or what it can find out */
+	bool dialable;
+	bool wan; /* the profile */
+	uint16_t protocol_min, protocol_max;
+	const char *const *seeds; /* borrowed: "host:port", "[::1]:port" */
+	int n_seeds;
+	const struct peer_addr *remembered; /* borrowed for node_new */
+	int n_remembered;
+	uint32_t members_max;
+	/* Called on the loop. */
+	void *arg;
+	void (*generation_cb)(void *arg, uint64_t generation); /* persist it */
+	void (*left_cb)(void *arg); /* after node_leave: everything is closed, node is gone */
+};
+
+/* Opens the sockets; ERR_IO says which address. */
+int node_new(struct node **out, const struct node_config *c, struct err *e) MUST_CHECK;
+
+/* Begins to look for peers. */
+void node_start(struct node *n);
+
+/* Says goodbye, closes, frees; ends in left_cb. A second call changes nothing. */
+void node_leave(struct node *n);
+
+/* Whatever the lists forbid is cut. */
+void node_recheck(struct node *n);
+
+const struct gossip *node_gossip(const struct node *n);
+struct peer_addr node_address(const struct node *n); /* bound, with the real port */
+struct transport_counters node_counters(const struct node *n);
+
+/* How late the loop's timers come, in microseconds: the loop's own illness. */
+struct node_lag {
+	uint64_t max_us, p99_us, last_us;
+	uint64_t slow_callbacks; /* over 5 ms */
+};
+struct node_lag node_lag(const struct node *n);
+uint64_t node_uptime_ms(const struct node *n);
+
+#endif
