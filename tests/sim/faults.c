@@ -182,6 +182,7 @@ static void begin_process_fault(struct sim *s, const struct sim_fault *f)
 		break;
 	case FAULT_SYBILS:
 		s->sybils = true;
+		s->liar = true; /* counts of those for whom some had room and others had none */
 		forger_start(s, f->node);
 		break;
 	case FAULT_FORGER:
