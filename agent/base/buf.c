@@ -230,9 +230,9 @@ int file_write_all(int fd, const void *data, size_t len, struct err *e)
 	return 0;
 }
 
-/* Makes the rename itself durable. A folder that we may write but not read cannot be opened, and
- * some file systems know no fsync of folders: neither is a reason to fail. */
-static int sync_folder(const char *path, struct err *e)
+/* A folder that we may write but not read cannot be opened, and some file systems know no fsync of
+ * folders: neither is a reason to fail. */
+int file_sync_folder(const char *path, struct err *e)
 {
 	const char *slash = strrchr(path, '/');
 	char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
@@ -277,7 +277,7 @@ int file_replace(const char *path, unsigned mode, file_fill_cb fill, void *arg, 
 	if (rc)
 		unlink(tmp);
 	else
-		rc = sync_folder(path, e);
+		rc = file_sync_folder(path, e);
 	free(tmp);
 	return rc;
 }

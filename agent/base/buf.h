@@ -44,6 +44,9 @@ typedef int (*file_fill_cb)(int fd, void *arg, struct err *e);
 int file_replace(
         const char *path, unsigned mode, file_fill_cb fill, void *arg, struct err *e) MUST_CHECK;
 
+/* Makes the name of a file durable, new or renamed: fsyncs the folder that path is in. */
+int file_sync_folder(const char *path, struct err *e) MUST_CHECK;
+
 /* write(2) until all is written. */
 int file_write_all(int fd, const void *data, size_t len, struct err *e) MUST_CHECK;
 

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* Files of keys: one line of text, versioned and checksummed, that nobody else can read. Internal
+ * to secrets and identities. Text that holds a key is in memory of sodium_malloc throughout. */
+#ifndef DUNLIN_NET_KEYFILE_H
+#define DUNLIN_NET_KEYFILE_H
+
+#include "agent/base/err.h"
+#include "net/limits.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define KEYFILE_CHECKSUM 4
+#define KEYFILE_KEY_MAX 64 /* bytes of keys in one line */
+
+/* The characters of a line, prefix not counted: base64url of n bytes and the checksum. */
+#define KEYFILE_CHARS(n) (((n) + KEYFILE_CHECKSUM) * 8 / 6 + (((n) + KEYFILE_CHECKSUM) % 3 != 0))
+#define KEYFILE_LINE_MAX 128 /* with prefix, newline and NUL */
+
+/* "prefix" base64url(bytes, checksum) "\n" and a NUL. */
+void keyfile_encode(char out[KEYFILE_LINE_MAX], const char *prefix, const uint8_t *bytes, size_t n);
+
+/* A line without white space around it. The message says what is wrong, and nothing of the text. */
+int keyfile_decode(uint8_t *bytes, size_t n, const char *prefix, const char *text, size_t len,
+        struct err *e) MUST_CHECK;
+
+/* Reads a file that only its owner can read. *text is to be sodium_free'd. ERR_NOTFOUND: there is
+ * no such file; ERR_INVALID: not a plain file, or readable by others. */
+int keyfile_read(const char *path, char **text, size_t *len, struct err *e) MUST_CHECK;
+
+/* Creates a file that is not there yet (ERR_BUSY: it is), mode 0600, and makes it durable. */
+int keyfile_create(const char *path, const char *line, struct err *e) MUST_CHECK;
+
+#endif
