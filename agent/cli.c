@@ -36,6 +36,8 @@ const struct command commands[N_COMMANDS] = {
                 TAKEN_BY_CONFIG,
                 {{"--out", "FILE", "init: the file to write, instead of stdout"},
                         {"--force", NULL, "init: overwrite a file that is there"}}},
+        [CMD_KEYGEN] = {"keygen", "", 0, 0, "make the secret of a new flock", 0,
+                {{"--out", "FILE", "the file to create; - prints the secret"}}},
         [CMD_HELP] = {"help", "[SUBCOMMAND]", 0, 1, "show this, or the help of a subcommand", 0,
                 {{0}}},
         [CMD_VERSION] = {"version", "", 0, 0, "show the version", 0, {{0}}},

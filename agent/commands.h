@@ -32,5 +32,6 @@ int cmd_eval(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_config(int argc, char **argv);
+int cmd_keygen(int argc, char **argv);
 
 #endif

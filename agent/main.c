@@ -25,6 +25,7 @@ static int (*const run[N_COMMANDS])(int argc, char **argv) = {
         [CMD_EXPORT] = cmd_export,
         [CMD_INSPECT] = cmd_inspect,
         [CMD_CONFIG] = cmd_config,
+        [CMD_KEYGEN] = cmd_keygen,
         [CMD_HELP] = cmd_help,
         [CMD_VERSION] = cmd_version,
 };

@@ -56,7 +56,7 @@ run --version
 expect "version" 0 '' '^dunlin [0-9]'
 run trian
 expect "unknown subcommand" 2 'unknown subcommand "trian"; did you mean "train"?' ''
-for sub in train eval export inspect config; do
+for sub in train eval export inspect config keygen; do
 	run "$sub" --help
 	expect "$sub --help" 0 '' "^Usage: dunlin $sub"
 done
@@ -81,6 +81,29 @@ run train extra
 expect "argument too many" 2 'unexpected argument "extra"' ''
 run export one
 expect "argument missing" 2 'wants CHECKPOINT OUT' ''
+
+run keygen
+expect "keygen wants a place" 2 'wants --out FILE' ''
+run keygen --out flock.key
+expect "keygen" 0 '' '^flock.key: the secret of flock [0-9a-f]'
+! grep -q dunlin-flock-1 out && grep -qxE 'dunlin-flock-1:[A-Za-z0-9_-]{48}' flock.key
+verdict "keygen writes the secret and does not show it" $?
+[ "$(stat -c %a flock.key)" = 600 ]
+verdict "for its owner alone" $?
+cp flock.key before.key
+run keygen --out flock.key
+expect "a secret is never overwritten" 1 'flock.key is there already' ''
+cmp -s flock.key before.key
+verdict "and stays as it was" $?
+run keygen --out nowhere/flock.key
+expect "no folder for it" 1 'create nowhere/flock.key: No such file' ''
+run keygen --out -
+expect "keygen --out -" 0 '' '^dunlin-flock-1:'
+! cmp -s out flock.key
+verdict "another each time" $?
+"$dunlin" keygen --out - >/dev/full 2>err
+[ $? = 1 ] && grep -q 'No space' err
+verdict "a secret that cannot be printed" $?
 
 run config init
 expect "config init" 0 '' '"train_images"'
