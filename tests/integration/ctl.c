@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/* Talks to agents through their control sockets, for scripts that wait for things to happen.
+ *
+ *     ctl get SOCKET [ID:]FIELD…                      prints one value a line
+ *     ctl await SECONDS SOCKET… -- CONDITION…         0 once every condition holds at every socket
+ *
+ * A field is a dotted path into the answer to `status` (peers.alive), or after an ID into that
+ * member's entry in the answer to `peers` (ID:state; an unknown member has no fields, and any
+ * comparison with them but != fails). A condition is FIELD=VALUE, FIELD!=VALUE, FIELD>=N or
+ * FIELD<=N.
+ *
+ * An agent that does not answer yet, or has stopped, is asked again until the time is up: that is
+ * what waiting is for. Then the first condition that does not hold is named on stderr, with what
+ * was found instead, and the code is 1. */
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define POLL_MS 50
+#define ANSWER_MAX (8u << 20)
+
+static long long now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (long long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static int dial(const char *path)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	if (strlen(path) >= sizeof a.sun_path) {
+		fprintf(stderr, "ctl: %s: too long for a socket's name\n", path);
+		exit(2);
+	}
+	strcpy(a.sun_path, path);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof a) < 0) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* One line from fd, or NULL when it ends, grows too long or takes beyond the deadline. */
+static char *read_line(int fd, long long deadline)
+{
+	size_t len = 0, cap = 4096;
+	char *line = malloc(cap);
+	while (line) {
+		long long left = deadline - now_ms();
+		struct pollfd p = {.fd = fd, .events = POLLIN};
+		if (left <= 0 || poll(&p, 1, (int)left) <= 0)
+			break;
+		ssize_t n = read(fd, line + len, cap - len - 1);
+		if (n <= 0)
+			break;
+		len += (size_t)n;
+		line[len] = '\0';
+		if (line[len - 1] == '\n')
+			return line;
+		if (len + 1 == cap) {
+			char *more = cap < ANSWER_MAX ? realloc(line, cap *= 2) : NULL;
+			if (!more)
+				break;
+			line = more;
+		}
+	}
+	free(line);
+	return NULL;
+}
+
+/* The answer to one request, NULL if there is none. */
+static cJSON *ask(const char *path, const char *cmd, long long deadline)
+{
+	char request[64];
+	int n = snprintf(request, sizeof request, "{\"cmd\":\"%s\"}\n", cmd);
+	int fd = dial(path);
+	if (fd < 0)
+		return NULL;
+	cJSON *answer = NULL;
+	char *line = NULL;
+	if (send(fd, request, (size_t)n, MSG_NOSIGNAL) == n)
+		line = read_line(fd, deadline);
+	if (line)
+		answer = cJSON_Parse(line);
+	free(line);
+	close(fd);
+	return answer;
+}
+
+static const cJSON *find_member(const cJSON *answer, const char *id, size_t len)
+{
+	const cJSON *m;
+	cJSON_ArrayForEach(m, cJSON_GetObjectItem(answer, "peers"))
+	{
+		const char *its = cJSON_GetStringValue(cJSON_GetObjectItem(m, "id"));
+		if (its && strlen(its) == len && memcmp(its, id, len) == 0)
+			return m;
+	}
+	return NULL;
+}
+
+/* The value of a field as text into out; "" if there is none. */
+static void field_text(const cJSON *object, const char *path, size_t len, char out[256])
+{
+	char name[128];
+	const char *end = path + len;
+	while (object && path < end) {
+		const char *dot = memchr(path, '.', (size_t)(end - path));
+		size_t n = (size_t)((dot ? dot : end) - path);
+		if (n >= sizeof name)
+			n = sizeof name - 1;
+		memcpy(name, path, n);
+		name[n] = '\0';
+		object = cJSON_IsArray(object) ? cJSON_GetArrayItem(object, atoi(name))
+		                               : cJSON_GetObjectItem(object, name);
+		path = dot ? dot + 1 : end;
+	}
+	out[0] = '\0';
+	if (cJSON_IsString(object))
+		snprintf(out, 256, "%s", object->valuestring);
+	else if (cJSON_IsNumber(object))
+		snprintf(out, 256, "%.15g", object->valuedouble);
+	else if (cJSON_IsBool(object))
+		snprintf(out, 256, "%s", cJSON_IsTrue(object) ? "true" : "false");
+}
+
+/* A field, ID:FIELD or FIELD, at a socket. False: no answer. */
+static bool look_up(
+        const char *path, const char *field, size_t len, long long deadline, char out[256])
+{
+	const char *colon = memchr(field, ':', len);
+	cJSON *answer = ask(path, colon ? "peers" : "status", deadline);
+	if (!answer)
+		return false;
+	const cJSON *object = answer;
+	if (colon) {
+		object = find_member(answer, field, (size_t)(colon - field));
+		len -= (size_t)(colon + 1 - field);
+		field = colon + 1;
+	}
+	field_text(object, field, len, out);
+	cJSON_Delete(answer);
+	return true;
+}
+
+/* Whether a condition holds at a socket; what was found goes into out. */
+static bool holds(const char *path, const char *condition, long long deadline, char out[256])
+{
+	size_t len = strcspn(condition, "=!<>");
+	const char *op = condition + len;
+	if (!*op || (*op != '=' && op[1] != '=')) {
+		fprintf(stderr, "ctl: \"%s\" is no condition\n", condition);
+		exit(2);
+	}
+	const char *value = op + (*op == '=' ? 1 : 2);
+	snprintf(out, 256, "no answer");
+	if (!look_up(path, condition, len, deadline, out))
+		return false;
+	if (*op == '=')
+		return strcmp(out, value) == 0;
+	if (*op == '!')
+		return strcmp(out, value) != 0;
+	double x = atof(out), y = atof(value);
+	return out[0] && (*op == '<' ? x <= y : x >= y);
+}
+
+/* From one socket to the next as each comes to satisfy its conditions, then once more over all: an
+ * early one may have changed again. */
+static bool all_hold(char **sockets, int n, char **conditions, int m, long long deadline)
+{
+	char found[256];
+	for (;;) {
+		bool waited = false;
+		for (int i = 0; i < n * m; i++) {
+			const char *path = sockets[i / m], *c = conditions[i % m];
+			while (!holds(path, c, deadline, found)) {
+				if (now_ms() >= deadline) {
+					fprintf(stderr, "ctl: %s: wanted %s, found \"%s\"\n", path,
+					        c, found);
+					return false;
+				}
+				waited = true;
+				poll(NULL, 0, POLL_MS);
+			}
+		}
+		if (!waited)
+			return true;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc >= 4 && strcmp(argv[1], "get") == 0) {
+		for (int i = 3; i < argc; i++) {
+			char value[256];
+			if (!look_up(argv[2], argv[i], strlen(argv[i]), now_ms() + 60000, value)) {
+				fprintf(stderr, "ctl: %s does not answer\n", argv[2]);
+				return 1;
+			}
+			puts(value);
+		}
+		return 0;
+	}
+	int dashes = 3;
+	while (dashes < argc && strcmp(argv[dashes], "--") != 0)
+		dashes++;
+	if (argc < 6 || strcmp(argv[1], "await") != 0 || dashes > argc - 2 || dashes == 3) {
+		fputs("usage: ctl get SOCKET FIELD...\n"
+		      "       ctl await SECONDS SOCKET... -- CONDITION...\n",
+		        stderr);
+		return 2;
+	}
+	long long deadline = now_ms() + (long long)(atof(argv[2]) * 1000);
+	return !all_hold(argv + 3, dashes - 3, argv + dashes + 1, argc - dashes - 1, deadline);
+}
