@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* Parameters as they travel, and the arithmetic of an exchange over them. Loops over a range that
+ * the caller chose; none allocates, waits or fails. Any thread.
+ *
+ *     we send      s ──pack──► wire                           Q(s), what the peer reads of us
+ *     we receive   wire ──take──► staging = y or y − Q(s)     and: is it finite, how far away
+ *     we apply     x += k·(y − Q(s))                          merge, or add of the difference
+ *
+ * Both sides move by the same difference with opposite signs, so the mean of the pair stays: that
+ * is why our own snapshot s is rounded to the wire's format, too, before it is compared. */
+#ifndef DUNLIN_NET_CONVERT_H
+#define DUNLIN_NET_CONVERT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* As on the wire: numbers are never reused. Words are little-endian. */
+enum convert_format { CONVERT_FP32, CONVERT_BF16, CONVERT_FORMATS };
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+        "parameters are sent as they lie in memory, and the wire is little-endian");
+
+/* The bytes of one parameter. */
+static inline size_t convert_word(enum convert_format f)
+{
+	return f == CONVERT_BF16 ? 2 : 4;
+}
+
+/* What is known of the parameters taken so far. Begin with zeros. */
+struct convert_sums {
+	double distance2; /* Σ (y − Q(s))²; not finite if a difference is not */
+	uint32_t top;     /* the largest |y|, as bits */
+};
+
+/* One set of loops; which is best depends on the processor. n parameters each, nothing overlaps but
+ * x with itself. wire needs no alignment. */
+struct convert {
+	const char *name; /* "base", "v3", "v4" */
+
+	/* Rounds to nearest, ties to even. A NaN stays one; what is over the format's largest
+	 * number becomes an infinity. */
+	void (*pack)(enum convert_format f, uint8_t *wire, const float *s, size_t n);
+
+	/* out = y, or y − Q(s) if difference is set; adds to *sums. */
+	void (*take)(enum convert_format f, float *out, const uint8_t *wire, const float *s,
+	        size_t n, bool difference, struct convert_sums *sums);
+
+	void (*merge)(
+	        enum convert_format f, float *x, const float *y, const float *s, float k, size_t n);
+	void (*add)(float *x, const float *difference, float k, size_t n);
+};
+
+/* The best that this processor can run. */
+const struct convert *convert_best(void);
+
+/* All that this processor can run, the plainest first, NULL-terminated: for tests. */
+#define CONVERT_LEVELS 3
+void convert_all(const struct convert *out[CONVERT_LEVELS + 1]);
+
+/* By exponent bits, so that no compiler flag can argue it away. */
+static inline bool convert_finite(const struct convert_sums *s)
+{
+	return s->top < 0x7f800000u;
+}
+
+/* The largest |y|. */
+float convert_largest(const struct convert_sums *s);
+
+extern const struct convert convert_base, convert_v3, convert_v4;
+
+#endif

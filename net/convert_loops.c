@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/* Loops that the compiler vectorises, as in model/cpu_kernels.c: one text without intrinsics, built
+ * once for each level of the processor, with `restrict` and a fixed number of lanes to make it
+ * possible. Every sum is taken lane by lane in the order written here.
+ *
+ * A received chunk is looked at once while it is in the cache: converted, its largest magnitude
+ * found (an unsigned maximum of the bits without the sign, which is at the same time the check for
+ * NaN and infinities: their exponent makes them larger than any number), subtracted from our
+ * snapshot and the squares summed. Differences are single precision, since those are what will be
+ * added; squares are doubles, which cannot overflow however many there are.
+ *
+ * CONVERT_SUFFIX names the table that this compilation defines. */
+#include "net/convert.h"
+
+#include <string.h>
+
+#define LANES 16
+#define BLOCK 1024 /* parameters: their differences stay in the first-level cache */
+
+#define SIGN 0x80000000u
+#define INFINITE 0x7f800000u
+#define QUIET 0x00400000u
+
+#define ALWAYS static inline __attribute__((always_inline))
+
+ALWAYS uint32_t bits_of(float x)
+{
+	uint32_t u;
+	memcpy(&u, &x, sizeof u);
+	return u;
+}
+
+ALWAYS float float_of(uint32_t u)
+{
+	float x;
+	memcpy(&x, &u, sizeof x);
+	return x;
+}
+
+/* The nearest bf16, as the upper half of the word; the lower half is noise. Adding just under half
+ * of the last place, and one more if that place is odd, carries exactly when rounding up is due. A
+ * NaN must not be carried into the sign. */
+ALWAYS uint32_t round_bf16(float x)
+{
+	uint32_t u = bits_of(x);
+	uint32_t rounded = u + 0x7fffu + (u >> 16 & 1u);
+	return (u & ~SIGN) > INFINITE ? u | QUIET : rounded;
+}
+
+/* Q(s): what the peer reads of us. */
+ALWAYS float quantised(enum convert_format f, float s)
+{
+	return f == CONVERT_BF16 ? float_of(round_bf16(s) & 0xffff0000u) : s;
+}
+
+ALWAYS uint32_t word(enum convert_format f, const uint8_t *wire, size_t i)
+{
+	if (f == CONVERT_BF16) {
+		uint16_t half;
+		memcpy(&half, wire + 2 * i, sizeof half);
+		return (uint32_t)half << 16;
+	}
+	uint32_t u;
+	memcpy(&u, wire + 4 * i, sizeof u);
+	return u;
+}
+
+static void pack(enum convert_format f, uint8_t *restrict wire, const float *restrict s, size_t n)
+{
+	if (f == CONVERT_FP32) {
+		memcpy(wire, s, n * sizeof *s);
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		uint16_t half = (uint16_t)(round_bf16(s[i]) >> 16);
+		memcpy(wire + 2 * i, &half, sizeof half);
+	}
+}
+
+/* n is at most BLOCK; f and difference are constants where this is used. Two loops, for the
+ * compiler vectorises each, but not the two in one. */
+ALWAYS void take_block(enum convert_format f, bool difference, float *restrict out,
+        const uint8_t *restrict wire, const float *restrict s, size_t n, uint32_t *restrict top,
+        double sum[restrict LANES])
+{
+	float d[BLOCK];
+	uint32_t most = *top;
+	for (size_t i = 0; i < n; i++) {
+		uint32_t u = word(f, wire, i), magnitude = u & ~SIGN;
+		float y = float_of(u);
+		most = magnitude > most ? magnitude : most;
+		d[i] = y - quantised(f, s[i]);
+		out[i] = difference ? d[i] : y;
+	}
+	*top = most;
+	size_t whole = n - n % LANES;
+	for (size_t i = 0; i < whole; i += LANES)
+		for (size_t l = 0; l < LANES; l++)
+			sum[l] += (double)d[i + l] * (double)d[i + l];
+	for (size_t i = whole; i < n; i++)
+		sum[0] += (double)d[i] * (double)d[i];
+}
+
+ALWAYS void take_all(enum convert_format f, bool difference, float *out, const uint8_t *wire,
+        const float *s, size_t n, struct convert_sums *sums)
+{
+	double sum[LANES] = {0};
+	for (size_t i = 0; i < n; i += BLOCK)
+		take_block(f, difference, out + i, wire + i * convert_word(f), s + i,
+		        n - i < BLOCK ? n - i : BLOCK, &sums->top, sum);
+	for (size_t l = 0; l < LANES; l++)
+		sums->distance2 += sum[l];
+}
+
+static void take(enum convert_format f, float *out, const uint8_t *wire, const float *s, size_t n,
+        bool difference, struct convert_sums *sums)
+{
+	if (f == CONVERT_BF16 && difference)
+		take_all(CONVERT_BF16, true, out, wire, s, n, sums);
+	else if (f == CONVERT_BF16)
+		take_all(CONVERT_BF16, false, out, wire, s, n, sums);
+	else if (difference)
+		take_all(CONVERT_FP32, true, out, wire, s, n, sums);
+	else
+		take_all(CONVERT_FP32, false, out, wire, s, n, sums);
+}
+
+static void merge(enum convert_format f, float *restrict x, const float *restrict y,
+        const float *restrict s, float k, size_t n)
+{
+	if (f == CONVERT_BF16)
+		for (size_t i = 0; i < n; i++)
+			x[i] += k * (y[i] - quantised(CONVERT_BF16, s[i]));
+	else
+		for (size_t i = 0; i < n; i++)
+			x[i] += k * (y[i] - s[i]);
+}
+
+static void add(float *restrict x, const float *restrict difference, float k, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		x[i] += k * difference[i];
+}
+
+#define PASTE_(a, b) a##b
+#define PASTE(a, b) PASTE_(a, b)
+#define TEXT_(a) #a
+#define TEXT(a) TEXT_(a)
+
+const struct convert PASTE(convert_, CONVERT_SUFFIX) = {
+        .name = TEXT(CONVERT_SUFFIX),
+        .pack = pack,
+        .take = take,
+        .merge = merge,
+        .add = add,
+};
