@@ -18,7 +18,9 @@
 	X(ERR_BUSY, -10, "in use")                                                                 \
 	X(ERR_DEVICE, -11, "device failure")                                                       \
 	X(ERR_USAGE, -12, "wrong usage")                                                           \
-	X(ERR_SYSTEM, -13, "system call failed")
+	X(ERR_SYSTEM, -13, "system call failed")                                                   \
+	X(ERR_CANCELLED, -14, "given up")                                                          \
+	X(ERR_TIMEOUT, -15, "took too long")
 
 enum err_code {
 #define X(name, value, text) name = value,
