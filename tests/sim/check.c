@@ -5,6 +5,8 @@
  *     bounds      members, sends, notices; a datagram's bytes; nothing written beyond the memory
  *     self        we are not our own peer: never a member, pinged, accused or sent to
  *     resurrect   who is dead or has left comes back only by a higher (generation, incarnation)
+ *     rush        who has spoken with us does not die at once by another's whole state, which may
+ *                 be old: it is suspect first, and can say no
  *     invented    whatever a view holds was published by its subject; what is passed on is whole
  *     clock       the run's clock neither falls nor passes what was really trained
  *     ours        what goes out to be signed is our own record, or our own accusation
@@ -80,7 +82,8 @@ static bool is_down(uint8_t state)
 	return state == MEMBER_DEAD || state == MEMBER_LEFT;
 }
 
-static void check_member(struct sim *s, uint32_t n, const struct member_view *v)
+static void check_member(
+        struct sim *s, uint32_t n, const struct member_view *v, const struct gossip_event *e)
 {
 	struct sim_node *p = &s->node[n];
 	int key = truth_key(s, &v->record.id);
@@ -117,8 +120,16 @@ static void check_member(struct sim *s, uint32_t n, const struct member_view *v)
 		sim_fail(s, "resurrect: n%u brings n%d back at %llu.%llu", n, key,
 		        (unsigned long long)v->record.generation,
 		        (unsigned long long)v->record.incarnation);
-	if (!w->known)
+	bool whole_state = e->kind == EVENT_RECEIVED && e->received.message->kind == MESSAGE_SYNC;
+	if (w->known && w->spoke && whole_state && w->state == MEMBER_ALIVE &&
+	        v->state == MEMBER_DEAD)
+		sim_fail(s, "rush: n%u lets n%d die by hearsay", n, key);
+	if (!w->known) {
 		p->known++;
+		w->spoke = false;
+	}
+	if (e->kind == EVENT_RECEIVED && peer_id_equal(&e->received.from, &v->record.id))
+		w->spoke = true;
 	w->known = true;
 	w->state = v->state;
 	remember(w, &v->record);
@@ -156,7 +167,7 @@ static void check_vanished(struct sim *s, uint32_t n)
 		        (unsigned long long)gone, (unsigned long long)evicted);
 }
 
-static void check_members(struct sim *s, uint32_t n)
+static void check_members(struct sim *s, uint32_t n, const struct gossip_event *e)
 {
 	struct sim_node *p = &s->node[n];
 	uint32_t count = gossip_count(p->core), by_state[4] = {0};
@@ -168,7 +179,7 @@ static void check_members(struct sim *s, uint32_t n)
 	p->evicted = counters.evicted;
 	for (uint32_t i = 0; i < count && !s->failed; i++) {
 		struct member_view v = gossip_member(p->core, i);
-		check_member(s, n, &v);
+		check_member(s, n, &v, e);
 		by_state[v.state & 3]++;
 	}
 	for (int i = 0; i < 4; i++)
@@ -259,7 +270,7 @@ void check_step(struct sim *s, uint32_t n, const struct gossip_event *e)
 		if (a->resolve[i] < 0 || a->resolve[i] >= p->n_seeds)
 			sim_fail(s, "bounds: n%u resolves seed %d", n, a->resolve[i]);
 	if (!s->failed)
-		check_members(s, n);
+		check_members(s, n, e);
 	uint64_t clock = gossip_clock(p->core), most = truth_clock(s);
 	if (clock < p->clock)
 		sim_fail(s, "clock: n%u's falls from %llu to %llu", n, (unsigned long long)p->clock,

@@ -5,7 +5,7 @@
  *     sim_membership --seed N [--verbose]       one seed again, with all that happened
  *     sim_membership --measure [--processes N]  the table and bars of make sim-membership
  *
- * --nodes N and --fault NAME override what a seed draws. */
+ * --nodes N and --fault NAME override what a seed draws; --stop ends with the first that fails. */
 #include "tests/sim/sim.h"
 
 #include <getopt.h>
@@ -15,18 +15,19 @@
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: sim_membership [--seeds N] [--first N] [--seed N] [--nodes N]\n"
-	                "       [--fault NAME] [--verbose] [--measure] [--processes N]\nfaults:");
+	fprintf(stderr,
+	        "usage: sim_membership [--seeds N] [--first N] [--seed N] [--nodes N]\n"
+	        "       [--fault NAME] [--verbose] [--stop] [--measure] [--processes N]\nfaults:");
 	for (int i = 0; i < FAULT_KINDS; i++)
 		fprintf(stderr, " %s", fault_name(i));
 	fprintf(stderr, "\n");
 	return 2;
 }
 
-static int run_seeds(struct seed_options o, uint64_t first, uint64_t n)
+static int run_seeds(struct seed_options o, uint64_t first, uint64_t n, bool stop)
 {
 	uint64_t failed = 0, steps = 0, slowest = 0, forged = 0;
-	for (uint64_t i = 0; i < n; i++) {
+	for (uint64_t i = 0; i < n && !(stop && failed); i++) {
 		o.seed = first + i;
 		struct seed_result r = seed_run(&o);
 		steps += r.steps;
@@ -57,12 +58,13 @@ int main(int argc, char **argv)
 	static const struct option long_options[] = {{"seeds", required_argument, NULL, 'n'},
 	        {"first", required_argument, NULL, 'f'}, {"seed", required_argument, NULL, 's'},
 	        {"nodes", required_argument, NULL, 'c'}, {"fault", required_argument, NULL, 'k'},
-	        {"verbose", no_argument, NULL, 'v'}, {"measure", no_argument, NULL, 'm'},
-	        {"processes", required_argument, NULL, 'p'}, {NULL, 0, NULL, 0}};
+	        {"verbose", no_argument, NULL, 'v'}, {"stop", no_argument, NULL, 'x'},
+	        {"measure", no_argument, NULL, 'm'}, {"processes", required_argument, NULL, 'p'},
+	        {NULL, 0, NULL, 0}};
 	struct seed_options o = {.only = -1};
 	uint64_t first = 1, n = 1000;
 	int opt, processes = 1;
-	bool measure = false;
+	bool measure = false, stop = false;
 	while ((opt = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
 		switch (opt) {
 		case 'n':
@@ -90,6 +92,9 @@ int main(int argc, char **argv)
 		case 'v':
 			o.verbose = true;
 			break;
+		case 'x':
+			stop = true;
+			break;
 		case 'm':
 			measure = true;
 			break;
@@ -102,5 +107,5 @@ int main(int argc, char **argv)
 	}
 	if (optind < argc)
 		return usage();
-	return measure ? !measure_all(processes) : run_seeds(o, first, n);
+	return measure ? !measure_all(processes) : run_seeds(o, first, n, stop);
 }

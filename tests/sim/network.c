@@ -161,18 +161,13 @@ static void tell(struct sim *s, uint32_t to, uint8_t kind, const struct peer_id 
 	sim_push(s, s->now_ms + in_ms, SIM_ARRIVE, i, 0);
 }
 
-/* The node at the other end of the newest stream with a key, of which two may run; or −1. */
+/* The node at the other end of the stream with a key, or −1. */
 static int stands_with(struct sim *s, uint32_t n, uint32_t key)
 {
-	int found = -1;
-	for (int i = 0; i < s->key[key].n_nodes; i++) {
-		uint32_t to = s->key[key].node[i];
-		if (!sim_link(s, n, to)->up)
-			continue;
-		if (found < 0 || sim_link(s, n, to)->up_ms > sim_link(s, n, (uint32_t)found)->up_ms)
-			found = (int)to;
-	}
-	return found;
+	for (int i = 0; i < s->key[key].n_nodes; i++)
+		if (sim_link(s, n, s->key[key].node[i])->up)
+			return (int)s->key[key].node[i];
+	return -1;
 }
 
 static void clear(struct sim *s, struct sim_link *l)
@@ -260,6 +255,17 @@ void network_send(struct sim *s, uint32_t from, const struct gossip_send *send)
 		s->stats.lost++;
 }
 
+/* A new stream with a key takes the place of one with another process that has it. */
+static void replace(struct sim *s, uint32_t n, uint32_t peer)
+{
+	const struct sim_key *key = &s->key[s->node[peer].key];
+	for (int i = 0; i < key->n_nodes; i++) {
+		uint32_t old = key->node[i];
+		if (old != peer && sim_link(s, n, old)->up)
+			give_up(s, n, old);
+	}
+}
+
 /* A dial gets its answer, or tries again, or has tried long enough. */
 void network_dial(struct sim *s, uint32_t number, uint32_t epoch)
 {
@@ -280,11 +286,12 @@ void network_dial(struct sim *s, uint32_t number, uint32_t epoch)
 		bool first_there = stands_with(s, to, s->node[from].key) < 0;
 		l->dialling = false;
 		l->up = sim_link(s, to, from)->up = true;
-		l->up_ms = sim_link(s, to, from)->up_ms = s->now_ms;
 		if (first_here)
 			tell(s, from, PACKET_UP, &s->key[b->key].id, 0);
 		if (first_there)
 			tell(s, to, PACKET_UP, &s->key[s->node[from].key].id, 0);
+		replace(s, from, to);
+		replace(s, to, from);
 		move(s, from, to);
 		move(s, to, from);
 	} else if (refused || s->now_ms - l->since_ms > DIAL_TIMEOUT_MS) {

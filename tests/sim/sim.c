@@ -89,7 +89,7 @@ static void timer(struct sim *s, uint32_t n, uint32_t which)
 		p->spins = 0;
 	}
 	if (++p->spins > 1000)
-		sim_fail(s, "n%u: busy: 1,000 timers at one time", n);
+		sim_fail(s, "busy: n%u asks for 1,000 timers at one time", n);
 	struct gossip_event e = {.kind = EVENT_TIMER};
 	sim_step(s, n, &e);
 }

@@ -65,7 +65,6 @@ struct sim_link {
 	bool stalled;
 	uint32_t epoch;       /* entries of an earlier stream are void */
 	uint32_t head, tail;  /* packets under way, in order */
-	uint64_t up_ms;       /* since when it stands */
 	uint64_t since_ms;    /* dialling or stalled */
 	uint64_t datagram_ms; /* the last one this way: an open door in a NAT */
 };
@@ -73,6 +72,7 @@ struct sim_link {
 /* What an observer has seen of a key, to notice when it goes back. */
 struct sim_shadow {
 	bool known;
+	bool spoke; /* with the observer itself, since it is known */
 	uint8_t state;
 	uint32_t seen; /* the step it was last seen in */
 	uint64_t generation, incarnation, version;

@@ -1,7 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /* Membership under every fault there is: a thousand seeds of the simulator in tests/sim, n from 3
  * to 64, with the invariants of tests/sim/check.c after every step and equal views a minute after
- * the faults. SIM_SEEDS sets their number. A seed that fails is printed with its replay. */
+ * the faults. SIM_SEEDS sets their number. A seed that fails is printed with its replay.
+ *
+ * Each invariant catches a bug: tests/sim/mutants (make sim-mutants) breaks the rules of the core
+ * one by one in a copy, and the simulation fails by the invariant that guards the rule:
+ *
+ *     back       an older record is as good as a newer one; so is an older generation
+ *     resurrect  an equal incarnation raises the dead; any record at all does
+ *     self       what others say of us makes us our own peer; we are among those whom we probe
+ *     bounds     sends without an end; one member too many; writes beyond the memory; datagrams
+ *                as long as they come; whole states on datagrams
+ *     invented   another's record is touched up in passing
+ *     ours       another's accusation goes out as ours
+ *     clock      the clock follows a lower count; one who comes back is counted twice
+ *     vanish     the living are forgotten for newcomers; the forgotten are not counted
+ *     busy       the next deadline is always now
+ *     rush       dead in a whole state is dead
+ *     equal      accusations are not refuted; suspicions never run out; nothing heals; a lost
+ *                generation is not found again; two with one key are not told; nobody is
+ *                suspected; news is not passed on */
 #include "tests/sim/sim.h"
 #include "tests/unit/support.h"
 
