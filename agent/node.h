@@ -17,7 +17,7 @@ struct node_config {
 	uv_loop_t *loop;                 /* borrowed */
 	const struct identity *identity; /* borrowed */
 	const struct secrets *secrets;   /* borrowed */
-	const struct id_lists *lists;    /* borrowed; may be NULL */
+	const struct lists *lists;    /* borrowed; may be NULL */
 	uint64_t generation;             /* already raised and persisted */
 	struct sockaddr_storage listen;
 	struct peer_addr advertise; /* family 0: the bound address, or what it can find out */

@@ -55,6 +55,11 @@ static void static_bytes(uint8_t out[STATIC_SIGNED], const uint8_t static_public
 	memcpy(out + sizeof STATIC_DOMAIN, static_public, STATIC_BYTES);
 }
 
+const uint8_t *identity_sign_secret(const struct identity *i)
+{
+	return i->secrets->sign;
+}
+
 int identity_verify_static(const struct peer_id *id, const uint8_t static_public[STATIC_BYTES],
         const uint8_t signature[SIGNATURE_BYTES])
 {

@@ -43,6 +43,9 @@ int identity_set_generation(
 /* The secret half of the handshake's key, for noise_init; borrowed until identity_close. */
 const uint8_t *identity_static_secret(const struct identity *i);
 
+/* The secret half of the id, 64 bytes as libsodium has it, for datagram_shared; borrowed likewise. */
+const uint8_t *identity_sign_secret(const struct identity *i);
+
 /* Whether id vouches for that static key: ERR_MISMATCH if not. */
 int identity_verify_static(const struct peer_id *id, const uint8_t static_public[STATIC_BYTES],
         const uint8_t signature[SIGNATURE_BYTES]) MUST_CHECK;

@@ -57,7 +57,7 @@ struct transport_config {
 	const struct identity *identity;  /* borrowed */
 	const struct secrets *secrets;    /* borrowed */
 	const struct aead_order *ciphers; /* borrowed */
-	const struct id_lists *lists;     /* borrowed; may be NULL */
+	const struct lists *lists;        /* borrowed; may be NULL */
 	struct sockaddr_storage listen;   /* port 0: any */
 	uint64_t generation;
 	struct peer_addr advertise; /* what peers are told; family 0: unknown */

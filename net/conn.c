@@ -1,0 +1,724 @@
+/* SPDX-License-Identifier: MIT */
+/* One connection from its first byte to its last.
+ *
+ * The happy path of a control connection:
+ *
+ *     dialler                                        listener
+ *       opening 1: psk, e + HELLO (versions, ciphers) ►  a right psk, and the budget allows it
+ *       ◄ opening 2: e, ee, s, es + HELLO (… identity)   vouched for by its signature
+ *       opening 3: s, se + HELLO (… identity) ►          alike; both split, frames from here on
+ *       FRAME_MESSAGE … ◄►  and in the end BYE, END
+ *
+ * A bulk connection says a token instead, and then its socket is handed out.
+ *
+ * How it fails. Before the psk is proven: without a byte, so that a stranger learns nothing; the
+ * dialler is told by the silence. After it: in words (REFUSE in place of a HELLO, BYE in a frame).
+ * A byte that does not fit where it stands, a limit, a time that is over: the connection is closed,
+ * nothing else. What was queued on a connection that goes is dropped: membership repeats itself.
+ *
+ * Reads ask for exactly what the opening still lacks, so nothing of the frames behind it is ever
+ * read into the wrong buffer. */
+#include "net/transport_core.h"
+
+#include <errno.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PENDING_MAX 64             /* messages that wait for one connection */
+#define QUEUE_BYTES_MAX (1u << 20) /* written but not yet taken by the kernel */
+#define DIAL_MS BUDGET_HANDSHAKE_MS
+#define STUCK_MS 30000 /* a peer that takes nothing for so long is gone */
+#define BYE_MS 2000
+#define QUIET_MS 15000 /* then a ping, to find out what TCP has not noticed */
+
+struct write {
+	uv_write_t req; /* first */
+	struct conn *c;
+	size_t len;
+	uint8_t bytes[];
+};
+
+static void hand_out(struct conn *c, const struct peer_id *id, const struct frame_bulk *keys,
+        const struct aead *aead);
+
+static struct conn *of(void *handle)
+{
+	return handle;
+}
+
+static struct conn *conn_new(struct transport *t, bool initiator)
+{
+	struct conn *c = calloc(1, sizeof *c);
+	if (!c)
+		return NULL;
+	if (uv_tcp_init(t->config.loop, &c->tcp) != 0) {
+		free(c);
+		return NULL;
+	}
+	c->t = t;
+	c->initiator = initiator;
+	c->slot = c->secret = -1;
+	c->began_ms = c->heard_ms = c->wrote_ms = transport__now(t);
+	c->next = t->conns;
+	if (c->next)
+		c->next->prev = c;
+	t->conns = c;
+	t->handles++;
+	t->counters.connections++;
+	return c;
+}
+
+static void on_closed(uv_handle_t *h)
+{
+	struct conn *c = of(h);
+	struct transport *t = c->t;
+	if (c->prev)
+		c->prev->next = c->next;
+	else
+		t->conns = c->next;
+	if (c->next)
+		c->next->prev = c->prev;
+	while (c->first) {
+		struct pending *p = c->first;
+		c->first = p->next;
+		free(p);
+	}
+	noise_close(&c->noise);
+	frame_writer_close(&c->writer);
+	frame_reader_close(&c->reader);
+	free(c->buf);
+	sodium_memzero(c, sizeof *c);
+	free(c);
+	t->counters.connections--;
+	transport__handle_closed(t);
+}
+
+void conn__close(struct conn *c)
+{
+	if (uv_is_closing((uv_handle_t *)&c->tcp))
+		return;
+	enum conn_state was = (enum conn_state)c->state;
+	c->state = CONN_CLOSING;
+	if (c->slot >= 0) {
+		budget_leave(&c->t->budget, c->slot, false);
+		c->slot = -1;
+	}
+	transport__down(c->t, c, was);
+	uv_close((uv_handle_t *)&c->tcp, on_closed);
+}
+
+static void on_written(uv_write_t *req, int status)
+{
+	struct write *w = (struct write *)(void *)req;
+	struct conn *c = w->c;
+	c->wrote_ms = transport__now(c->t);
+	free(w);
+	if (uv_is_closing((uv_handle_t *)&c->tcp))
+		return;
+	if (status != 0)
+		conn__close(c);
+	else if (c->role == CONN_BULK && c->initiator)
+		hand_out(c, &c->id, &c->bulk, c->aead);
+}
+
+static bool put(struct conn *c, struct write *w)
+{
+	uv_buf_t b = uv_buf_init((char *)w->bytes, (unsigned)w->len);
+	w->c = c;
+	if (uv_write(&w->req, (uv_stream_t *)&c->tcp, &b, 1, on_written) != 0) {
+		free(w);
+		conn__close(c);
+		return false;
+	}
+	c->t->counters.bytes_sent += w->len;
+	return true;
+}
+
+/* ---- frames */
+
+static bool put_frame(struct conn *c, enum frame_type type, const uint8_t *bytes, size_t len)
+{
+	struct write *w = malloc(sizeof *w + len + FRAME_OVERHEAD_MAX);
+	if (!w)
+		return false;
+	if (frame_seal(&c->writer, type, bytes, len, w->bytes, &w->len) != 0) {
+		free(w);
+		conn__close(c);
+		return false;
+	}
+	return put(c, w);
+}
+
+bool conn__send(struct conn *c, const uint8_t *bytes, size_t len)
+{
+	if (c->state == CONN_UP) {
+		if (uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp) + len > QUEUE_BYTES_MAX)
+			return false;
+		return put_frame(c, FRAME_MESSAGE, bytes, len);
+	}
+	if (c->state == CONN_CLOSING || c->n_pending == PENDING_MAX)
+		return false;
+	struct pending *p = malloc(sizeof *p + len);
+	if (!p)
+		return false;
+	p->next = NULL;
+	p->len = len;
+	memcpy(p->bytes, bytes, len);
+	*(c->last ? &c->last->next : &c->first) = p;
+	c->last = p;
+	c->n_pending++;
+	return true;
+}
+
+static void flush_pending(struct conn *c)
+{
+	while (c->first && c->state == CONN_UP) {
+		struct pending *p = c->first;
+		c->first = p->next;
+		c->n_pending--;
+		put_frame(c, FRAME_MESSAGE, p->bytes, p->len);
+		free(p);
+	}
+	if (!c->first)
+		c->last = NULL;
+}
+
+void conn__bye(struct conn *c, enum wire_why why, const char *words)
+{
+	uint8_t bytes[WIRE_BYTES_MAX];
+	struct wire_message m = {.kind = WIRE_BYE};
+	size_t len;
+	if (c->state != CONN_UP) {
+		conn__close(c);
+		return;
+	}
+	m.refusal.why = (uint16_t)why;
+	snprintf(m.refusal.words, sizeof m.refusal.words, "%s", words);
+	if (wire_encode(&m, bytes, sizeof bytes, &len) != 0 ||
+	        !put_frame(c, FRAME_MESSAGE, bytes, len) || !put_frame(c, FRAME_END, NULL, 0))
+		return;
+	/* From now on only what is queued goes out, and what still comes in is read. */
+	c->state = CONN_CLOSING;
+	c->closing_ms = transport__now(c->t);
+	transport__down(c->t, c, CONN_UP);
+}
+
+static void on_frame(struct conn *c, const struct frame *f)
+{
+	if (f->type == FRAME_MESSAGE)
+		transport__received(c->t, c, f->payload, f->len);
+	else if (f->type == FRAME_END)
+		conn__close(c);
+	else
+		conn__bye(c, WHY_BROKEN, "chunks do not belong on a control connection");
+}
+
+static void read_frames(struct conn *c)
+{
+	struct frame f;
+	struct err e = {0};
+	int rc = 0;
+	while (!uv_is_closing((uv_handle_t *)&c->tcp) && (rc = frame_read(&c->reader, &f, &e)) == 1)
+		on_frame(c, &f);
+	if (rc < 0) {
+		transport__say(c->t, TRANSPORT_WARN, "a connection was tampered with or broken: %s",
+		        e.msg);
+		conn__close(c);
+	}
+}
+
+/* ---- the opening */
+
+static bool put_opening(struct conn *c, enum opening_kind kind, const uint8_t *bytes, size_t len)
+{
+	struct write *w = malloc(sizeof *w + OPENING_HEADER_BYTES + len);
+	if (!w)
+		return false;
+	opening_header(w->bytes, kind, len);
+	memcpy(w->bytes + OPENING_HEADER_BYTES, bytes, len);
+	w->len = OPENING_HEADER_BYTES + len;
+	return put(c, w);
+}
+
+static bool put_noise(struct conn *c, const struct wire_message *m)
+{
+	uint8_t payload[WIRE_BYTES_MAX], out[OPENING_BYTES_MAX];
+	size_t len, written;
+	if (wire_encode(m, payload, WIRE_HELLO_MAX, &len) != 0 ||
+	        noise_write(&c->noise, payload, len, out, sizeof out, &written) != 0)
+		return false;
+	return put_opening(c, OPENING_HANDSHAKE, out, written);
+}
+
+static struct wire_message hello(const struct conn *c, bool identified)
+{
+	const struct transport_config *k = &c->t->config;
+	struct wire_message m = {.kind = WIRE_HELLO};
+	m.hello = (struct wire_hello){.protocol_min = k->protocol_min,
+	        .protocol_max = k->protocol_max,
+	        .n_ciphers = k->ciphers->n,
+	        .identified = identified};
+	memcpy(m.hello.cipher, k->ciphers->id, k->ciphers->n);
+	if (identified) {
+		m.hello.id = k->identity->id;
+		memcpy(m.hello.signature, k->identity->static_signature, sizeof m.hello.signature);
+		m.hello.generation = k->generation;
+		m.hello.addr = k->advertise;
+		m.hello.dialable = k->dialable;
+	}
+	return m;
+}
+
+static int begin_noise(struct conn *c, int secret)
+{
+	const struct transport_config *k = &c->t->config;
+	struct {
+		char name[16];
+		struct flock_id flock;
+	} prologue = {"dunlin control", k->secrets->flock[secret]};
+	struct noise_config n = {.protocol = NOISE_PROTOCOL,
+	        .initiator = c->initiator,
+	        .prologue = &prologue,
+	        .prologue_len = sizeof prologue,
+	        .static_secret = identity_static_secret(k->identity),
+	        .static_public = k->identity->static_public,
+	        .psks = &k->secrets->secret[secret],
+	        .n_psks = 1};
+	return noise_init(&c->noise, &n, NULL);
+}
+
+/* In words, in place of the HELLO that is due; then the end. */
+static void refuse(struct conn *c, enum wire_why why, const char *words)
+{
+	struct wire_message m = {.kind = WIRE_REFUSE};
+	m.refusal.why = (uint16_t)why;
+	snprintf(m.refusal.words, sizeof m.refusal.words, "%s", words);
+	if (put_noise(c, &m)) {
+		c->state = CONN_CLOSING;
+		c->closing_ms = transport__now(c->t);
+	} else {
+		conn__close(c);
+	}
+}
+
+/* A version and a cipher in common; false: it was refused, in words. */
+static bool agree(struct conn *c, const struct wire_hello *h)
+{
+	const struct transport_config *k = &c->t->config;
+	struct aead_order theirs = {.n = h->n_ciphers};
+	enum aead_id cipher;
+	char words[WIRE_WORDS_MAX + 1];
+	memcpy(theirs.id, h->cipher, h->n_ciphers);
+	uint16_t least = h->protocol_min > k->protocol_min ? h->protocol_min : k->protocol_min;
+	uint16_t most = h->protocol_max < k->protocol_max ? h->protocol_max : k->protocol_max;
+	if (least > most) {
+		snprintf(words, sizeof words,
+		        "you speak protocol %u to %u, I speak %u to %u: upgrade the older of us",
+		        h->protocol_min, h->protocol_max, k->protocol_min, k->protocol_max);
+		refuse(c, WHY_PROTOCOL, words);
+		return false;
+	}
+	if (aead_choose(k->ciphers, &theirs, &cipher) != 0) {
+		refuse(c, WHY_PROTOCOL, "no cipher in common");
+		return false;
+	}
+	c->version = most;
+	c->aead = aead_by_id(k->ciphers, cipher);
+	return true;
+}
+
+static void told_no(struct conn *c, const struct wire_refusal *r)
+{
+	char a[64];
+	transport__say(
+	        c->t, TRANSPORT_WARN, "%s refuses us: %s", peer_addr_text(&c->remote, a), r->words);
+	c->explained = true;
+	conn__close(c);
+}
+
+/* Whether the peer is who it says, and welcome. */
+static bool identify(struct conn *c, const struct wire_hello *h)
+{
+	const uint8_t *key = noise_remote_static(&c->noise);
+	char a[64];
+	if (!h->identified || !key || identity_verify_static(&h->id, key, h->signature) != 0) {
+		transport__say(c->t, TRANSPORT_WARN, "%s does not prove its identity",
+		        peer_addr_text(&c->remote, a));
+		conn__close(c);
+		return false;
+	}
+	if (c->expects_id && !peer_id_equal(&c->id, &h->id))
+		transport__say(c->t, TRANSPORT_DEBUG, "another agent is at %s now",
+		        peer_addr_text(&c->remote, a));
+	c->id = h->id;
+	c->advertised = h->addr;
+	c->peer_dialable = h->dialable;
+	links_set(c->t, &h->id, h->generation);
+	return true;
+}
+
+static void finish(struct conn *c)
+{
+	uint8_t send[32], receive[32], hash[NOISE_HASH_BYTES];
+	size_t room = frame_reader_bytes(0);
+	int rc = noise_split(&c->noise, send, receive, hash);
+	c->buf = malloc(room);
+	if (rc == 0 && c->buf)
+		rc = frame_writer_init(&c->writer, c->aead, send, 0);
+	if (rc == 0 && c->buf)
+		rc = frame_reader_init(&c->reader, c->aead, receive, 0, c->buf, room);
+	frame_exporter(
+	        c->exporter, c->initiator ? send : receive, c->initiator ? receive : send, hash);
+	sodium_memzero(send, sizeof send);
+	sodium_memzero(receive, sizeof receive);
+	if (rc != 0 || !c->buf) {
+		conn__close(c);
+		return;
+	}
+	if (c->slot >= 0)
+		budget_leave(&c->t->budget, c->slot, true);
+	c->slot = -1;
+	c->bulk_ours = c->initiator ? 0 : 1;
+	c->bulk_theirs = c->initiator ? 1 : 0;
+	c->state = CONN_UP;
+	c->up_ms = transport__now(c->t);
+	if (c->initiator)
+		backoff_worked(&c->t->backoff, &c->remote);
+	const struct transport_config *k = &c->t->config;
+	if (peer_id_equal(&c->id, &k->identity->id))
+		conn__bye(c, WHY_SELF, "you dialled yourself");
+	else if (!transport__permits(c->t, &c->id))
+		conn__bye(c, WHY_LIST, "you are not on my list of agents");
+	else
+		transport__up(c->t, c);
+	flush_pending(c);
+}
+
+/* The listener's first message: whose psk is it? Symmetric work only. */
+static int read_first(struct conn *c, const uint8_t *bytes, size_t len, struct wire_message *m)
+{
+	uint8_t payload[OPENING_BYTES_MAX];
+	size_t n;
+	for (int i = 0; i < c->t->config.secrets->n; i++) {
+		if (begin_noise(c, i) != 0)
+			return ERR_INVALID;
+		if (noise_read(&c->noise, bytes, len, payload, sizeof payload, &n) == 0) {
+			c->secret = i;
+			return wire_decode(payload, n, m, NULL);
+		}
+		noise_close(&c->noise);
+	}
+	return ERR_MISMATCH;
+}
+
+static int read_next(struct conn *c, const uint8_t *bytes, size_t len, struct wire_message *m)
+{
+	uint8_t payload[OPENING_BYTES_MAX];
+	size_t n;
+	int rc = noise_read(&c->noise, bytes, len, payload, sizeof payload, &n);
+	return rc ? rc : wire_decode(payload, n, m, NULL);
+}
+
+static void listener_opening(struct conn *c, const uint8_t *bytes, size_t len)
+{
+	struct wire_message m, answer;
+	if (c->secret < 0) {
+		if (read_first(c, bytes, len, &m) != 0 || m.kind != WIRE_HELLO ||
+		        budget_dh(&c->t->budget, c->slot, transport__now(c->t)) != BUDGET_OK) {
+			c->t->counters.handshakes_failed++;
+			conn__close(c);
+			return;
+		}
+		if (!agree(c, &m.hello))
+			return;
+		answer = hello(c, true);
+		if (!put_noise(c, &answer))
+			conn__close(c);
+		return;
+	}
+	if (read_next(c, bytes, len, &m) != 0) {
+		c->t->counters.handshakes_failed++;
+		conn__close(c);
+	} else if (m.kind == WIRE_REFUSE) {
+		told_no(c, &m.refusal);
+	} else if (m.kind == WIRE_HELLO && identify(c, &m.hello)) {
+		finish(c);
+	} else {
+		conn__close(c);
+	}
+}
+
+static void dialler_opening(struct conn *c, const uint8_t *bytes, size_t len)
+{
+	struct wire_message m, answer;
+	if (read_next(c, bytes, len, &m) != 0) {
+		conn__close(c);
+		return;
+	}
+	c->heard = true;
+	if (m.kind == WIRE_REFUSE) {
+		told_no(c, &m.refusal);
+		return;
+	}
+	if (m.kind != WIRE_HELLO || !identify(c, &m.hello)) {
+		conn__close(c);
+		return;
+	}
+	if (!agree(c, &m.hello))
+		return;
+	answer = hello(c, true);
+	if (put_noise(c, &answer))
+		finish(c);
+	else
+		conn__close(c);
+}
+
+/* A bulk connection that a peer opens: the token says whose it is, and the socket is handed out. */
+static void bulk_opening(struct conn *c, const uint8_t *bytes, size_t len)
+{
+	struct wire_message m;
+	struct frame_bulk keys;
+	struct conn *owner = NULL;
+	if (wire_decode(bytes, len, &m, NULL) == 0 && m.kind == WIRE_BULK_OPEN)
+		owner = transport__bulk_owner(c->t, m.token, &keys);
+	if (!owner) {
+		c->t->counters.handshakes_failed++;
+		conn__close(c);
+		return;
+	}
+	budget_leave(&c->t->budget, c->slot, true);
+	c->slot = -1;
+	uv_read_stop((uv_stream_t *)&c->tcp);
+	hand_out(c, &owner->id, &keys, owner->aead);
+	sodium_memzero(&keys, sizeof keys);
+}
+
+/* The socket itself leaves the loop: bulk transfers have threads of their own. */
+static void hand_out(struct conn *c, const struct peer_id *id, const struct frame_bulk *keys,
+        const struct aead *aead)
+{
+	uv_os_fd_t fd;
+	int mine = -1;
+	const struct transport_callbacks *cb = &c->t->config.callbacks;
+	if (uv_fileno((uv_handle_t *)&c->tcp, &fd) == 0)
+		mine = dup(fd);
+	c->handed_out = mine >= 0;
+	if (cb->bulk_cb && !c->t->closing)
+		cb->bulk_cb(cb->arg, id, mine, c->initiator, keys, aead);
+	else if (mine >= 0)
+		close(mine);
+	conn__close(c);
+}
+
+static void on_opening(struct conn *c)
+{
+	const uint8_t *bytes = c->in + OPENING_HEADER_BYTES;
+	size_t len = c->opening.length;
+	c->in_len = 0;
+	if (!c->initiator && c->opening.kind == OPENING_BULK && c->secret < 0)
+		bulk_opening(c, bytes, len);
+	else if (c->opening.kind != OPENING_HANDSHAKE)
+		conn__close(c);
+	else if (c->initiator)
+		dialler_opening(c, bytes, len);
+	else
+		listener_opening(c, bytes, len);
+}
+
+/* ---- reading */
+
+static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
+{
+	struct conn *c = of(h);
+	size_t n;
+	(void)suggested;
+	if (c->buf) {
+		buf->base = (char *)frame_room(&c->reader, &n);
+		buf->len = n;
+	} else {
+		size_t want = c->in_len < OPENING_HEADER_BYTES
+		                      ? OPENING_HEADER_BYTES
+		                      : OPENING_HEADER_BYTES + (size_t)c->opening.length;
+		buf->base = (char *)c->in + c->in_len;
+		buf->len = want - c->in_len;
+	}
+}
+
+static void read_opening(struct conn *c, size_t n)
+{
+	size_t before = c->in_len;
+	c->in_len += n;
+	if (c->slot >= 0 &&
+	        budget_bytes(&c->t->budget, c->slot, n, transport__now(c->t)) != BUDGET_OK) {
+		conn__close(c);
+		return;
+	}
+	if (before < OPENING_HEADER_BYTES && c->in_len == OPENING_HEADER_BYTES &&
+	        opening_parse(c->in, &c->opening) != 0)
+		conn__close(c);
+	else if (c->in_len > OPENING_HEADER_BYTES &&
+	         c->in_len == OPENING_HEADER_BYTES + (size_t)c->opening.length)
+		on_opening(c);
+}
+
+static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
+{
+	struct conn *c = of(s);
+	(void)buf;
+	if (n == 0)
+		return;
+	if (n < 0) {
+		conn__close(c);
+		return;
+	}
+	c->t->counters.bytes_received += (uint64_t)n;
+	c->heard_ms = transport__now(c->t);
+	if (c->state == CONN_CLOSING && !c->buf)
+		return; /* refused already */
+	if (!c->buf) {
+		read_opening(c, (size_t)n);
+	} else {
+		frame_fed(&c->reader, (size_t)n);
+		read_frames(c);
+	}
+}
+
+/* ---- beginnings */
+
+static void prepare_socket(struct conn *c)
+{
+	uv_tcp_nodelay(&c->tcp, 1);
+	uv_tcp_keepalive(&c->tcp, 1, 30);
+}
+
+void conn__accept(struct transport *t)
+{
+	struct conn *c = conn_new(t, false);
+	struct sockaddr_storage s;
+	int len = sizeof s;
+	if (!c)
+		return;
+	if (uv_accept((uv_stream_t *)&t->listener, (uv_stream_t *)&c->tcp) != 0 ||
+	        uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&s, &len) != 0) {
+		conn__close(c);
+		return;
+	}
+	c->remote = peer_addr_from((struct sockaddr *)&s);
+	c->state = CONN_OPENING;
+	t->counters.streams_accepted++;
+	if (budget_enter(&t->budget, &c->remote, transport__now(t), &c->slot) != BUDGET_OK) {
+		c->slot = -1;
+		t->counters.strangers_refused++;
+		conn__close(c);
+		return;
+	}
+	prepare_socket(c);
+	if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) != 0)
+		conn__close(c);
+}
+
+static void on_connected(uv_connect_t *req, int status)
+{
+	struct conn *c = req->data;
+	free(req);
+	if (uv_is_closing((uv_handle_t *)&c->tcp))
+		return;
+	if (status != 0) {
+		c->heard = status == UV_ECONNREFUSED; /* its machine did answer */
+		conn__close(c);
+		return;
+	}
+	prepare_socket(c);
+	c->state = CONN_OPENING;
+	if (c->role == CONN_BULK) {
+		uint8_t bytes[WIRE_BYTES_MAX];
+		struct wire_message m = {.kind = WIRE_BULK_OPEN};
+		size_t len;
+		memcpy(m.token, c->bulk.token, sizeof m.token);
+		if (wire_encode(&m, bytes, sizeof bytes, &len) != 0 ||
+		        !put_opening(c, OPENING_BULK, bytes, len))
+			conn__close(c);
+		return;
+	}
+	struct wire_message m = hello(c, false);
+	if (begin_noise(c, 0) != 0 || !put_noise(c, &m) ||
+	        uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) != 0)
+		conn__close(c);
+	c->secret = 0;
+}
+
+static struct conn *dial(struct transport *t, const struct peer_addr *a, enum conn_role role)
+{
+	struct sockaddr_storage s;
+	struct conn *c = conn_new(t, true);
+	uv_connect_t *req = malloc(sizeof *req);
+	if (!c || !req) {
+		free(req);
+		if (c)
+			conn__close(c);
+		return NULL;
+	}
+	c->state = CONN_DIALLING;
+	c->role = (uint8_t)role;
+	c->remote = *a;
+	req->data = c;
+	peer_addr_to(a, &s);
+	t->counters.streams_dialled++;
+	if (uv_tcp_connect(req, &c->tcp, (struct sockaddr *)&s, on_connected) != 0) {
+		free(req);
+		conn__close(c);
+		return NULL;
+	}
+	return c;
+}
+
+struct conn *conn__dial(struct transport *t, const struct peer_addr *a, const struct peer_id *id)
+{
+	struct conn *c = dial(t, a, CONN_CONTROL);
+	if (c && id) {
+		c->id = *id;
+		c->expects_id = true;
+	}
+	return c;
+}
+
+struct conn *conn__dial_bulk(struct transport *t, struct conn *control)
+{
+	const struct peer_addr *a = control->initiator ? &control->remote : &control->advertised;
+	struct conn *c = dial(t, a, CONN_BULK);
+	if (!c)
+		return NULL;
+	c->id = control->id;
+	c->aead = control->aead;
+	frame_bulk(&c->bulk, control->exporter, control->bulk_ours);
+	control->bulk_ours += 2;
+	return c;
+}
+
+static void ping(struct conn *c, uint64_t now_ms)
+{
+	uint8_t bytes[32];
+	struct wire_message m = {.kind = WIRE_PING, .nonce = now_ms};
+	size_t len;
+	c->pinged_ms = now_ms;
+	if (wire_encode(&m, bytes, sizeof bytes, &len) == 0)
+		conn__send(c, bytes, len);
+}
+
+void conn__tick(struct conn *c, uint64_t now_ms)
+{
+	uint64_t quiet = now_ms - c->heard_ms;
+	bool queued = uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp) > 0;
+	if (uv_is_closing((uv_handle_t *)&c->tcp))
+		return;
+	if ((c->state < CONN_UP && now_ms - c->began_ms > DIAL_MS) ||
+	        (c->state == CONN_CLOSING && now_ms - c->closing_ms > BYE_MS) ||
+	        (c->state == CONN_UP && queued && now_ms - c->wrote_ms > STUCK_MS) ||
+	        (c->state == CONN_UP && quiet > STUCK_MS))
+		conn__close(c);
+	else if (c->state == CONN_UP && quiet > QUIET_MS && now_ms - c->pinged_ms > QUIET_MS / 3)
+		ping(c, now_ms);
+}

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: MIT */
+/* Sockets, and who is connected with whom.
+ *
+ * The happy path: a message for a peer finds the pair's connection and goes out as a frame; where
+ * there is none it is dialled, and the message waits in its queue. A datagram finds the peer's
+ * link.
+ *
+ * When both of a pair dial at once, each sees two connections. Both keep the one that the lower id
+ * has dialled and say goodbye on the other, which stays readable until its end, so nothing that was
+ * sent on it is lost. A second connection long after the first means that the peer restarted: the
+ * newer one is kept.
+ *
+ * Possible failures: an address that does not answer (the log says what that may mean, at first and
+ * then seldom; it is left alone for a while); a full queue (dropped, counted); a socket error on
+ * the listener (said, the rest goes on). */
+#include "net/transport.h"
+
+#include "net/transport_core.h"
+
+#include <errno.h>
+#include <sodium.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TICK_MS 500
+#define BACKLOG 512
+#define TOGETHER_MS 10000 /* two connections so close in time were dialled at once */
+#define BULK_WINDOW 8     /* bulk connections of a peer's that may be opened out of order */
+#define DATAGRAMS_AT_ONCE 64
+
+uint64_t transport__now(const struct transport *t)
+{
+	return uv_now(t->config.loop);
+}
+
+void transport__say(struct transport *t, enum transport_level level, const char *fmt, ...)
+{
+	char text[256];
+	va_list ap;
+	if (!t->config.callbacks.say_cb || t->closing)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	t->config.callbacks.say_cb(t->config.callbacks.arg, level, text);
+}
+
+/* ---- who is connected */
+
+static struct conn **chain_of(struct transport *t, const struct peer_id *id)
+{
+	uint16_t h;
+	memcpy(&h, id->bytes, sizeof h);
+	return &t->chain[h % CONN_CHAINS];
+}
+
+struct conn *transport__find(const struct transport *t, const struct peer_id *id)
+{
+	struct conn *c = *chain_of((struct transport *)(uintptr_t)t, id);
+	while (c && !peer_id_equal(&c->id, id))
+		c = c->chain;
+	return c;
+}
+
+bool transport__permits(const struct transport *t, const struct peer_id *id)
+{
+	return !t->config.lists || lists_permit(t->config.lists, id);
+}
+
+static void list(struct transport *t, struct conn *c)
+{
+	struct conn **at = chain_of(t, &c->id);
+	c->chain = *at;
+	*at = c;
+	c->listed = true;
+}
+
+static void unlist(struct transport *t, struct conn *c)
+{
+	struct conn **at = chain_of(t, &c->id);
+	if (!c->listed)
+		return;
+	while (*at != c)
+		at = &(*at)->chain;
+	*at = c->chain;
+	c->listed = false;
+}
+
+/* Of two connections of a pair, whether the new one stays. */
+static bool newer_stays(const struct transport *t, const struct conn *old, const struct conn *new)
+{
+	if (old->initiator == new->initiator || new->up_ms - old->up_ms > TOGETHER_MS)
+		return true;
+	bool we_are_lower = memcmp(&t->config.identity->id, &new->id, sizeof new->id) < 0;
+	return new->initiator == we_are_lower;
+}
+
+void transport__up(struct transport *t, struct conn *c)
+{
+	struct conn *old = transport__find(t, &c->id);
+	if (old && !newer_stays(t, old, c)) {
+		conn__bye(c, WHY_DUPLICATE, "another connection of ours stands");
+		return;
+	}
+	if (old) {
+		unlist(t, old);
+		old->announced = false; /* its successor is the announced one */
+		c->announced = true;
+		list(t, c);
+		conn__bye(old, WHY_DUPLICATE, "another connection of ours stands");
+		return;
+	}
+	list(t, c);
+	c->announced = true;
+	if (t->config.callbacks.up_cb && !t->closing)
+		t->config.callbacks.up_cb(t->config.callbacks.arg, &c->id);
+}
+
+static void explain(struct transport *t, struct conn *c, enum conn_state was)
+{
+	char a[64];
+	uint32_t failures = backoff_failed(&t->backoff, &c->remote, transport__now(t));
+	enum transport_level level = failures == 1 ? TRANSPORT_WARN : TRANSPORT_DEBUG;
+	peer_addr_text(&c->remote, a);
+	if (c->explained)
+		return;
+	if (was == CONN_DIALLING && c->heard)
+		transport__say(t, level,
+		        "%s: connection refused: no agent listens there; check the port, and that "
+		        "it runs",
+		        a);
+	else if (was == CONN_DIALLING)
+		transport__say(t, level,
+		        "%s: no connection: the machine is off, the address wrong, or a firewall "
+		        "is "
+		        "between",
+		        a);
+	else
+		transport__say(t, level,
+		        "%s: no answer: wrong key, another flock, or not a Dunlin agent; compare "
+		        "the "
+		        "key files",
+		        a);
+}
+
+void transport__down(struct transport *t, struct conn *c, enum conn_state was)
+{
+	const struct transport_callbacks *cb = &t->config.callbacks;
+	unlist(t, c);
+	if (t->closing)
+		return;
+	if (was == CONN_UP) {
+		bool tell = c->announced;
+		c->announced = false;
+		if (tell && cb->down_cb && !transport__find(t, &c->id))
+			cb->down_cb(cb->arg, &c->id);
+		return;
+	}
+	if (!c->initiator || was == CONN_CLOSING)
+		return;
+	if (c->role == CONN_BULK) {
+		if (!c->handed_out && cb->bulk_cb)
+			cb->bulk_cb(cb->arg, &c->id, -1, true, NULL, NULL);
+		return;
+	}
+	explain(t, c, was);
+	if (c->expects_id && cb->down_cb && !transport__find(t, &c->id))
+		cb->down_cb(cb->arg, &c->id);
+}
+
+struct conn *transport__bulk_owner(
+        struct transport *t, const uint8_t token[FRAME_TOKEN_BYTES], struct frame_bulk *keys)
+{
+	for (struct conn *c = t->conns; c; c = c->next) {
+		if (c->state != CONN_UP)
+			continue;
+		for (uint64_t n = c->bulk_theirs; n < c->bulk_theirs + 2 * BULK_WINDOW; n += 2) {
+			frame_bulk(keys, c->exporter, n);
+			if (sodium_memcmp(keys->token, token, FRAME_TOKEN_BYTES) == 0) {
+				c->bulk_theirs = n + 2; /* never twice */
+				return c;
+			}
+		}
+	}
+	return NULL;
+}
+
+/* ---- messages */
+
+static void on_message(struct transport *t, const struct peer_id *from,
+        const struct peer_addr *address, enum gossip_channel channel, struct wire_message *m)
+{
+	const struct transport_callbacks *cb = &t->config.callbacks;
+	if (m->kind < WIRE_HELLO && !t->closing)
+		cb->message_cb(cb->arg, from, address, channel, &m->gossip);
+}
+
+static void session_message(struct transport *t, struct conn *c, const struct wire_message *m)
+{
+	uint8_t bytes[32];
+	size_t len;
+	if (m->kind == WIRE_PING) {
+		struct wire_message pong = {.kind = WIRE_PONG, .nonce = m->nonce};
+		if (wire_encode(&pong, bytes, sizeof bytes, &len) == 0)
+			conn__send(c, bytes, len);
+	} else if (m->kind == WIRE_BYE) {
+		if (m->refusal.why != WHY_DUPLICATE && m->refusal.why != WHY_LEAVING)
+			transport__say(
+			        t, TRANSPORT_WARN, "a peer says goodbye: %s", m->refusal.words);
+		c->explained = true;
+		conn__close(c);
+	}
+}
+
+void transport__received(struct transport *t, struct conn *c, const uint8_t *bytes, size_t len)
+{
+	struct wire_message m;
+	struct err e = {0};
+	int rc = wire_decode(bytes, len, &m, &e);
+	if (rc == ERR_UNSUPPORTED)
+		return; /* from a later version */
+	if (rc != 0) {
+		transport__say(t, TRANSPORT_WARN, "a peer's message is malformed: %s", e.msg);
+		conn__bye(c, WHY_BROKEN, e.msg);
+		return;
+	}
+	if (m.kind >= WIRE_HELLO) {
+		session_message(t, c, &m);
+		return;
+	}
+	/* Where an answer would find it: what it says, or where it dialled from. */
+	struct peer_addr from =
+	        c->peer_dialable && c->advertised.family ? c->advertised : c->remote;
+	on_message(t, &c->id, &from, CHANNEL_STREAM, &m);
+}
+
+static void on_datagram_sent(uv_udp_send_t *req, int status)
+{
+	(void)status; /* lost is lost: probes find out */
+	free(req);
+}
+
+static void send_datagram(struct transport *t, const struct gossip_send *s)
+{
+	struct {
+		uv_udp_send_t req;
+		uint8_t bytes[GOSSIP_DATAGRAM_BYTES];
+	} * d;
+	uint8_t payload[WIRE_BYTES_MAX];
+	struct sockaddr_storage to;
+	size_t len;
+	if (s->address.family == 0 || uv_udp_get_send_queue_count(&t->udp) > DATAGRAMS_AT_ONCE ||
+	        wire_encode_gossip(&s->message, payload, sizeof payload, &len) != 0) {
+		t->counters.messages_dropped++;
+		return;
+	}
+	d = malloc(sizeof *d);
+	size_t n = d ? links_seal(t, &s->id, payload, len, d->bytes) : 0;
+	if (n == 0) {
+		free(d);
+		t->counters.messages_dropped++;
+		return;
+	}
+	peer_addr_to(&s->address, &to);
+	uv_buf_t b = uv_buf_init((char *)d->bytes, (unsigned)n);
+	if (uv_udp_send(&d->req, &t->udp, &b, 1, (struct sockaddr *)&to, on_datagram_sent) != 0) {
+		free(d);
+		t->counters.messages_dropped++;
+		return;
+	}
+	t->counters.datagrams_sent++;
+	t->counters.bytes_sent += n;
+}
+
+static bool same_addr(const struct peer_addr *a, const struct peer_addr *b)
+{
+	return a->family == b->family && a->port == b->port &&
+	       memcmp(a->ip, b->ip, a->family == 4 ? 4 : 16) == 0;
+}
+
+/* A connection that is on its way there. */
+static struct conn *find_dialling(const struct transport *t, const struct gossip_send *s)
+{
+	for (struct conn *c = t->conns; c; c = c->next)
+		if (c->initiator && c->role == CONN_CONTROL && c->state < CONN_UP &&
+		        same_addr(&c->remote, &s->address))
+			return c;
+	return NULL;
+}
+
+/* A stream to whoever is at an address: there may be one already. */
+static struct conn *find_at(const struct transport *t, const struct peer_addr *a)
+{
+	for (struct conn *c = t->conns; c; c = c->next)
+		if (c->listed && (same_addr(&c->remote, a) ||
+		                         (c->peer_dialable && same_addr(&c->advertised, a))))
+			return c;
+	return NULL;
+}
+
+static void send_stream(struct transport *t, const struct gossip_send *s)
+{
+	const struct transport_callbacks *cb = &t->config.callbacks;
+	uint8_t bytes[WIRE_BYTES_MAX];
+	size_t len;
+	struct conn *c = s->to_id ? transport__find(t, &s->id) : find_at(t, &s->address);
+	if (!c && s->address.family != 0) {
+		c = find_dialling(t, s);
+		if (!c && backoff_allows(&t->backoff, &s->address, transport__now(t)))
+			c = conn__dial(t, &s->address, s->to_id ? &s->id : NULL);
+		else if (!c && s->to_id && cb->down_cb)
+			cb->down_cb(cb->arg, &s->id);
+	}
+	if (!c || wire_encode_gossip(&s->message, bytes, sizeof bytes, &len) != 0 ||
+	        !conn__send(c, bytes, len))
+		t->counters.messages_dropped++;
+}
+
+void transport_send(struct transport *t, const struct gossip_send *s)
+{
+	if (t->closing)
+		return;
+	if (s->to_id && !transport__permits(t, &s->id))
+		return;
+	if (s->channel == CHANNEL_DATAGRAM)
+		send_datagram(t, s);
+	else
+		send_stream(t, s);
+}
+
+int transport_bulk(struct transport *t, const struct peer_id *id, struct err *e)
+{
+	struct conn *c = transport__find(t, id);
+	if (!c)
+		return err_set(e, ERR_NOTFOUND, "no stream with that peer");
+	if (!c->initiator && (!c->peer_dialable || c->advertised.family == 0))
+		return err_set(
+		        e, ERR_UNSUPPORTED, "that peer cannot be dialled: it must open the bulk");
+	if (!conn__dial_bulk(t, c))
+		return err_set(e, ERR_IO, "the bulk connection cannot be dialled");
+	return 0;
+}
+
+/* ---- sockets */
+
+static void on_connection(uv_stream_t *s, int status)
+{
+	struct transport *t = s->data;
+	if (status == 0 && !t->closing)
+		conn__accept(t);
+}
+
+static void on_datagram_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
+{
+	struct transport *t = h->data;
+	(void)suggested;
+	*buf = uv_buf_init((char *)t->datagram, sizeof t->datagram);
+}
+
+static void on_datagram(
+        uv_udp_t *u, ssize_t n, const uv_buf_t *buf, const struct sockaddr *from, unsigned flags)
+{
+	struct transport *t = u->data;
+	uint8_t payload[GOSSIP_DATAGRAM_BYTES];
+	struct wire_message m;
+	struct peer_id id;
+	size_t len;
+	if (n <= 0 || !from || t->closing)
+		return;
+	if ((flags & UV_UDP_PARTIAL) || n > GOSSIP_DATAGRAM_BYTES ||
+	        !links_open(t, (const uint8_t *)buf->base, (size_t)n, &id, payload, &len) ||
+	        !transport__permits(t, &id) || wire_decode(payload, len, &m, NULL) != 0) {
+		t->counters.datagrams_refused++;
+		return;
+	}
+	t->counters.datagrams_received++;
+	t->counters.bytes_received += (uint64_t)n;
+	struct peer_addr a = peer_addr_from(from);
+	if (m.kind != MESSAGE_SYNC && m.kind != MESSAGE_SKETCH)
+		on_message(t, &id, &a, CHANNEL_DATAGRAM, &m);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+	struct transport *t = timer->data;
+	uint64_t now = transport__now(t);
+	uint32_t half_open = 0;
+	for (struct conn *c = t->conns, *next; c; c = next) {
+		next = c->next; /* closing is asynchronous: the list stays as it is */
+		half_open += c->slot >= 0;
+		conn__tick(c, now);
+	}
+	t->counters.half_open = half_open;
+}
+
+static int listen_on(struct transport *t, const struct sockaddr *a, struct err *e)
+{
+	struct sockaddr_storage s;
+	int len = sizeof s, rc;
+	char text[64];
+	struct peer_addr shown = peer_addr_from(a);
+	if ((rc = uv_tcp_bind(&t->listener, a, 0)) == 0 &&
+	        (rc = uv_listen((uv_stream_t *)&t->listener, BACKLOG, on_connection)) == 0 &&
+	        (rc = uv_tcp_getsockname(&t->listener, (struct sockaddr *)&s, &len)) == 0)
+		rc = uv_udp_bind(&t->udp, (struct sockaddr *)&s, 0);
+	if (rc == 0)
+		rc = uv_udp_recv_start(&t->udp, on_datagram_alloc, on_datagram);
+	if (rc == UV_EADDRINUSE)
+		return err_set(e, ERR_IO,
+		        "%s is in use: another agent runs there; choose another --listen port, or "
+		        "0",
+		        peer_addr_text(&shown, text));
+	if (rc != 0)
+		return err_set(e, ERR_IO, "cannot listen on %s: %s", peer_addr_text(&shown, text),
+		        uv_strerror(rc));
+	t->bound = peer_addr_from((struct sockaddr *)&s);
+	return 0;
+}
+
+static void on_handle_closed(uv_handle_t *h)
+{
+	transport__handle_closed(h->data);
+}
+
+int transport_new(struct transport **out, const struct transport_config *c, struct err *e)
+{
+	uint8_t key[16];
+	struct transport *t = calloc(1, sizeof *t);
+	*out = NULL;
+	if (!t || links_init(&t->links, c->peers_max) != 0) {
+		free(t);
+		return err_set(e, ERR_NOMEM, "no memory for the network");
+	}
+	t->config = *c;
+	randombytes_buf(key, sizeof key);
+	budget_init(&t->budget, key, uv_now(c->loop));
+	t->listener.data = t->udp.data = t->tick.data = t;
+	int rc = uv_tcp_init(c->loop, &t->listener);
+	rc = rc ? rc : uv_udp_init(c->loop, &t->udp);
+	rc = rc ? rc : uv_timer_init(c->loop, &t->tick);
+	if (rc != 0) {
+		links_close(&t->links);
+		free(t);
+		return err_set(e, ERR_SYSTEM, "the event loop: %s", uv_strerror(rc));
+	}
+	t->handles = 3;
+	rc = listen_on(t, (const struct sockaddr *)&c->listen, e);
+	if (rc == 0 && uv_timer_start(&t->tick, on_tick, TICK_MS, TICK_MS) != 0)
+		rc = err_set(e, ERR_SYSTEM, "the event loop takes no timer");
+	if (rc != 0) {
+		transport_close(t, NULL, NULL);
+		return rc;
+	}
+	*out = t;
+	return 0;
+}
+
+void transport__handle_closed(struct transport *t)
+{
+	t->handles--;
+	if (t->closing && t->handles == 1 && !uv_is_closing((uv_handle_t *)&t->tick))
+		uv_close((uv_handle_t *)&t->tick, on_handle_closed);
+	if (t->handles > 0 || !t->closing)
+		return;
+	void (*closed_cb)(void *) = t->closed_cb;
+	void *arg = t->closed_arg;
+	links_close(&t->links);
+	sodium_memzero(t, sizeof *t);
+	free(t);
+	if (closed_cb)
+		closed_cb(arg);
+}
+
+void transport_close(struct transport *t, void (*closed_cb)(void *arg), void *arg)
+{
+	t->closing = true;
+	t->closed_cb = closed_cb;
+	t->closed_arg = arg;
+	for (struct conn *c = t->conns, *next; c; c = next) {
+		next = c->next;
+		if (c->state == CONN_UP)
+			conn__bye(c, WHY_LEAVING, "I am leaving");
+		else if (c->state != CONN_CLOSING)
+			conn__close(c);
+	}
+	/* The tick goes on until the last goodbye is written, or has had its time. */
+	uv_close((uv_handle_t *)&t->listener, on_handle_closed);
+	uv_close((uv_handle_t *)&t->udp, on_handle_closed);
+}
+
+struct peer_addr transport_bound(const struct transport *t)
+{
+	return t->bound;
+}
+
+void transport_generation(struct transport *t, const struct peer_id *id, uint64_t generation)
+{
+	links_set(t, id, generation);
+}
+
+void transport_recheck(struct transport *t)
+{
+	for (struct conn *c = t->conns, *next; c; c = next) {
+		next = c->next;
+		if (c->state == CONN_UP && !transport__permits(t, &c->id))
+			conn__bye(c, WHY_LIST, "you are not on my list of agents");
+	}
+}
+
+void transport_set_self(
+        struct transport *t, uint64_t generation, const struct peer_addr *advertise, bool dialable)
+{
+	bool renew = generation != t->config.generation;
+	t->config.generation = generation;
+	t->config.advertise = *advertise;
+	t->config.dialable = dialable;
+	if (renew)
+		links_renew(t);
+}
+
+struct transport_counters transport_counters(const struct transport *t)
+{
+	return t->counters;
+}
