@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/* What a member of the flock might do that has lost its mind, or its machine: it has the secret,
+ * its sessions stand, and then it sends what no agent would. Nothing of it may cost the agent more
+ * than that one session: not its memory, not its time, not its picture of the others. */
+#include "tests/attack/attack.h"
+
+#include "agent/base/rng.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int stand(struct session *s, const struct attacker *a)
+{
+	int rc = session_dial(s, a, 5, NO_DAMAGE);
+	if (rc == 0)
+		rc = session_shake(s, a);
+	if (rc != 0)
+		printf("a session does not come about: %s\n", err_text(rc));
+	return rc;
+}
+
+/* The agent's last words on a session, if it ends; what else it says is passed over. */
+static int last_words(struct session *s, struct wire_refusal *out)
+{
+	struct wire_message m;
+	int rc;
+	out->words[0] = '\0';
+	while ((rc = session_read(s, &m)) == 0 || rc == ERR_UNSUPPORTED)
+		if (rc == 0 && m.kind == WIRE_BYE)
+			*out = m.refusal;
+	return session_drain(s);
+}
+
+/* Pings, and waits for the answer. */
+static int answers(struct session *s, uint64_t nonce)
+{
+	struct wire_message m = {.kind = WIRE_PING};
+	m.nonce = nonce;
+	int rc = session_send(s, &m);
+	do {
+		if (rc == 0)
+			rc = session_read(s, &m);
+	} while (rc == 0 && !(m.kind == WIRE_PONG && m.nonce == nonce));
+	return rc;
+}
+
+/* ---- messages that are none */
+
+/* head, then the byte `fill` up to len. */
+static const struct bomb {
+	const char *what;
+	const char *head;
+	size_t head_len, len;
+	uint8_t fill;
+} bombs[] = {
+#define HEAD(text) text, sizeof text - 1
+        {"an array of 4 billion", HEAD("\xdd\xff\xff\xff\xff"), 5, 0},
+        {"a map of 4 billion", HEAD("\xdf\xff\xff\xff\xff"), 5, 0},
+        {"a string of 4 GB", HEAD("\x92\x04\xdb\xff\xff\xff\xff"), 7, 0},
+        {"bytes of 4 GB", HEAD("\x92\x04\xc6\xff\xff\xff\xff"), 7, 0},
+        {"an extension of 4 GB", HEAD("\x92\x04\xc9\xff\xff\xff\xff\x01"), 8, 0},
+        {"arrays in arrays, 65,536 deep", HEAD("\x92\x04"), FRAME_MESSAGE_MAX, 0x91},
+        {"maps in maps", HEAD("\x92\x04"), FRAME_MESSAGE_MAX, 0x81},
+        {"100 million updates", HEAD("\x92\x04\xdd\x05\xf5\xe1\x00"), FRAME_MESSAGE_MAX, 0x90},
+        {"65,000 values that are nothing", HEAD("\x93\x05\xc3\xdc\xfd\xe8"), 65006, 0xc0},
+        {"a value that does not exist", HEAD("\xc1"), 1, 0},
+        {"half a message", HEAD("\x94\x00\xcf\x10"), 4, 0},
+        {"nothing", HEAD(""), 0, 0},
+        {"65,536 zeros", HEAD(""), FRAME_MESSAGE_MAX, 0},
+        {"a hello again", HEAD("\x94\xcc\x40\x01\x01\xc4\x01\x00"), 8, 0},
+#undef HEAD
+};
+
+static int throw_bomb(const struct attacker *a, const struct bomb *b)
+{
+	static uint8_t bytes[FRAME_MESSAGE_MAX];
+	struct session s;
+	struct wire_refusal r = {0};
+	memset(bytes, b->fill, sizeof bytes);
+	memcpy(bytes, b->head, b->head_len);
+	int rc = stand(&s, a);
+	if (rc == 0)
+		rc = answers(&s, 1);
+	if (rc == 0)
+		rc = session_send_bytes(&s, FRAME_MESSAGE, bytes, b->len);
+	if (rc == 0)
+		rc = last_words(&s, &r);
+	printf("# %s: %s\n", b->what, r.words[0] ? r.words : "the connection was closed");
+	if (rc != 0)
+		printf("%s: the session did not end: %s\n", b->what, err_text(rc));
+	session_close(&s);
+	return rc;
+}
+
+int attack_bombs(struct attack *k)
+{
+	int bad = 0;
+	for (size_t i = 0; i < sizeof bombs / sizeof *bombs; i++)
+		bad |= throw_bomb(&k->attacker[i % ATTACKERS], &bombs[i]) != 0;
+	return bad;
+}
+
+/* ---- far too much of what is well-formed */
+
+#define FLOOD_PINGS 100000
+#define FLOOD_UNKNOWN 300
+
+/* Questions without end, whose answers are never read: they must not pile up in the agent. */
+static int flood_pings(const struct attacker *a)
+{
+	struct session s;
+	struct wire_message m = {.kind = WIRE_PING};
+	int sent = 0, small = 4096, rc = stand(&s, a);
+	setsockopt(s.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+	for (m.nonce = 0; rc == 0 && sent < FLOOD_PINGS; m.nonce++, sent++)
+		if (session_send(&s, &m) != 0)
+			break;
+	printf("# %d pings whose answers nobody reads\n", sent);
+	session_close(&s);
+	return rc;
+}
+
+/* Kinds that a later version may have: passed over, as long as they come. */
+static int flood_unknown(const struct attacker *a)
+{
+	static uint8_t bytes[1024] = {0xdc, 0x01, 0x00, 0x7f}; /* [127, 0, 0, … 255 of them] */
+	struct session s;
+	int sent = 0, rc = stand(&s, a);
+	while (rc == 0 && sent < FLOOD_UNKNOWN) {
+		rc = session_send_bytes(&s, FRAME_MESSAGE, bytes, 3 + 256);
+		sent++;
+	}
+	if (rc == 0)
+		rc = answers(&s, 2);
+	printf("# %d messages of an unknown kind: %s\n", sent, rc ? err_text(rc) : "passed over");
+	session_close(&s);
+	return rc;
+}
+
+int attack_floods(struct attack *k)
+{
+	return flood_pings(&k->attacker[0]) != 0 || flood_unknown(&k->attacker[1]) != 0;
+}
+
+/* ---- lies */
+
+static void random_id(struct rng *r, struct peer_id *id)
+{
+	for (size_t i = 0; i < sizeof id->bytes; i++)
+		id->bytes[i] = (uint8_t)rng_u64(r);
+}
+
+static void make_lie(struct rng *r, const struct peer_id *about, struct gossip_update *u)
+{
+	memset(u, 0, sizeof *u);
+	for (size_t i = 0; i < sizeof u->signature; i++)
+		u->signature[i] = (uint8_t)rng_u64(r);
+	if (rng_below(r, 2)) {
+		u->kind = UPDATE_ACCUSATION;
+		u->accusation.about = *about;
+		random_id(r, &u->accusation.by);
+		u->accusation.generation = 1 + rng_below(r, 1000);
+		u->accusation.dead = true;
+		return;
+	}
+	u->kind = UPDATE_RECORD;
+	u->record.id = *about;
+	u->record.generation = 1000 + rng_below(r, 1000);
+	u->record.left = rng_below(r, 2);
+	u->record.protocol_min = u->record.protocol_max = 1;
+	u->record.status.samples = 1u << 30;
+}
+
+/* forge ID…: news of these members and of some that do not exist, that nobody has signed. */
+int attack_forge(struct attack *k)
+{
+	struct session s;
+	struct rng r;
+	int sent = 0, rc = stand(&s, &k->attacker[2]);
+	rng_seed(&r, 1, 0);
+	while (rc == 0 && sent < 300) {
+		struct wire_message m = {.kind = MESSAGE_SYNC};
+		m.gossip.kind = MESSAGE_SYNC;
+		m.gossip.n_updates = GOSSIP_UPDATES_MAX;
+		for (int i = 0; i < GOSSIP_UPDATES_MAX; i++) {
+			struct peer_id id;
+			if (i >= k->argc || parse_id(k->argv[i], &id) != 0)
+				random_id(&r, &id);
+			make_lie(&r, &id, &m.gossip.update[i]);
+		}
+		rc = session_send(&s, &m);
+		sent++;
+	}
+	if (rc == 0)
+		rc = answers(&s, 3);
+	printf("# %d pages of forged news: %s\n", sent, rc ? err_text(rc) : "the session stands");
+	session_close(&s);
+	/* An agent may well end such a session; what it must not do is to believe. */
+	return sent < 2;
+}
+
+/* accuse ID GENERATION INCARNATION: a lie about a member, properly signed by the liar. */
+int attack_accuse(struct attack *k)
+{
+	struct session s;
+	struct wire_message m = {.kind = MESSAGE_GOSSIP};
+	struct gossip_update *u = &m.gossip.update[0];
+	m.gossip.kind = MESSAGE_GOSSIP;
+	m.gossip.n_updates = 1;
+	u->kind = UPDATE_ACCUSATION;
+	if (k->argc != 3 || parse_id(k->argv[0], &u->accusation.about) != 0)
+		return -1;
+	u->accusation.generation = strtoull(k->argv[1], NULL, 10);
+	u->accusation.incarnation = strtoull(k->argv[2], NULL, 10);
+	u->accusation.by = k->attacker[3].identity.id;
+	u->accusation.dead = true;
+	identity_sign_update(&k->attacker[3].identity, u);
+	int rc = stand(&s, &k->attacker[3]);
+	if (rc == 0)
+		rc = session_send(&s, &m);
+	if (rc == 0)
+		rc = answers(&s, 4);
+	session_close(&s);
+	return rc;
+}
