@@ -383,6 +383,7 @@ static void finish(struct conn *c)
 	c->slot = -1;
 	c->bulk_ours = c->initiator ? 0 : 1;
 	c->bulk_theirs = c->initiator ? 1 : 0;
+	transport__expect_bulk(c);
 	c->state = CONN_UP;
 	c->up_ms = transport__now(c->t);
 	if (c->initiator)

@@ -27,7 +27,6 @@
 #define TICK_MS 500
 #define BACKLOG 512
 #define TOGETHER_MS 10000 /* two connections so close in time were dialled at once */
-#define BULK_WINDOW 8     /* bulk connections of a peer's that may be opened out of order */
 #define DATAGRAMS_AT_ONCE 64
 
 uint64_t transport__now(const struct transport *t)
@@ -170,18 +169,27 @@ void transport__down(struct transport *t, struct conn *c, enum conn_state was)
 		cb->down_cb(cb->arg, &c->id);
 }
 
+void transport__expect_bulk(struct conn *c)
+{
+	for (uint64_t i = 0; i < BULK_WINDOW; i++) {
+		struct frame_bulk k;
+		frame_bulk(&k, c->exporter, c->bulk_theirs + 2 * i);
+		memcpy(c->bulk_tokens[i], k.token, sizeof k.token);
+		sodium_memzero(&k, sizeof k);
+	}
+}
+
 struct conn *transport__bulk_owner(
         struct transport *t, const uint8_t token[FRAME_TOKEN_BYTES], struct frame_bulk *keys)
 {
 	for (struct conn *c = t->conns; c; c = c->next) {
-		if (c->state != CONN_UP)
-			continue;
-		for (uint64_t n = c->bulk_theirs; n < c->bulk_theirs + 2 * BULK_WINDOW; n += 2) {
-			frame_bulk(keys, c->exporter, n);
-			if (sodium_memcmp(keys->token, token, FRAME_TOKEN_BYTES) == 0) {
-				c->bulk_theirs = n + 2; /* never twice */
-				return c;
-			}
+		for (uint64_t i = 0; c->state == CONN_UP && i < BULK_WINDOW; i++) {
+			if (sodium_memcmp(c->bulk_tokens[i], token, FRAME_TOKEN_BYTES) != 0)
+				continue;
+			frame_bulk(keys, c->exporter, c->bulk_theirs + 2 * i);
+			c->bulk_theirs += 2 * i + 2; /* never twice */
+			transport__expect_bulk(c);
+			return c;
 		}
 	}
 	return NULL;

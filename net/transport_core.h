@@ -22,6 +22,8 @@ enum conn_state {
 	CONN_CLOSING,
 };
 
+#define BULK_WINDOW 4 /* bulk connections of a peer's that may overtake each other */
+
 enum conn_role { CONN_CONTROL, CONN_BULK };
 
 /* A message that waits for its connection. */
@@ -66,7 +68,8 @@ struct conn {
 	uint8_t *buf; /* owned: the reader's */
 	uint8_t exporter[FRAME_SECRET_BYTES];
 	uint64_t bulk_ours, bulk_theirs; /* next numbers: the dialler's are even */
-	struct frame_bulk bulk;          /* role bulk */
+	uint8_t bulk_tokens[BULK_WINDOW][FRAME_TOKEN_BYTES]; /* that the peer may open with next */
+	struct frame_bulk bulk;                              /* role bulk */
 };
 
 /* ---- links.c */
@@ -160,6 +163,9 @@ void transport__up(struct transport *t, struct conn *c);
 void transport__down(struct transport *t, struct conn *c, enum conn_state was);
 void transport__handle_closed(struct transport *t);
 void transport__received(struct transport *t, struct conn *c, const uint8_t *bytes, size_t len);
+/* The tokens that the peer's next bulk connections open with: a stranger who makes some up must
+ * cost no more than comparing them. */
+void transport__expect_bulk(struct conn *c);
 /* The control connection that a bulk token belongs to, and its keys; NULL: nobody's. */
 struct conn *transport__bulk_owner(
         struct transport *t, const uint8_t token[FRAME_TOKEN_BYTES], struct frame_bulk *keys);
