@@ -9,7 +9,7 @@
  * snapshot and the squares summed. Differences are single precision, since those are what will be
  * added; squares are doubles, which cannot overflow however many there are.
  *
- * CONVERT_SUFFIX names the table that this compilation defines. */
+ * KERNELS_SUFFIX names the table that this compilation defines. */
 #include "net/convert.h"
 
 #include <string.h>
@@ -147,8 +147,8 @@ static void add(float *restrict x, const float *restrict difference, float k, si
 #define TEXT_(a) #a
 #define TEXT(a) TEXT_(a)
 
-const struct convert PASTE(convert_, CONVERT_SUFFIX) = {
-        .name = TEXT(CONVERT_SUFFIX),
+const struct convert PASTE(convert_, KERNELS_SUFFIX) = {
+        .name = TEXT(KERNELS_SUFFIX),
         .pack = pack,
         .take = take,
         .merge = merge,
