@@ -296,6 +296,9 @@ static void receive(struct gossip *g, const struct gossip_event *e)
 	if (from != NONE) {
 		g->members[from].hearsay = false;
 		g->members[from].spoke = g->now;
+		/* Whoever dials us is up before its first record has made it known. */
+		if (e->received.channel == CHANNEL_STREAM)
+			g->members[from].connected = g->members[from].met = true;
 	}
 	switch (m->kind) {
 	case MESSAGE_PING:
