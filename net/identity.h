@@ -2,8 +2,8 @@
 /* Who an agent is: an Ed25519 key pair, whose public half is its id, kept in its state directory.
  *
  * The handshake's static key is an X25519 key of its own, vouched for by a signature of the
- * identity, so that neither algorithm is used with the other's key. All signatures begin with a
- * word about what is signed: none can be passed off as another kind.
+ * identity: what the handshake computes with never signs. All signatures begin with a word about
+ * what is signed: none can be passed off as another kind.
  *
  *     DIR/identity.key   both secret keys, 0600, created once
  *     DIR/generation     how often this identity has started
@@ -43,7 +43,7 @@ int identity_set_generation(
 /* The secret half of the handshake's key, for noise_init; borrowed until identity_close. */
 const uint8_t *identity_static_secret(const struct identity *i);
 
-/* The secret half of the id, 64 bytes as libsodium has it, for datagram_shared; borrowed likewise. */
+/* The secret half of the id, 64 bytes as libsodium has it, for datagram_shared; borrowed too. */
 const uint8_t *identity_sign_secret(const struct identity *i);
 
 /* Whether id vouches for that static key: ERR_MISMATCH if not. */
