@@ -19,6 +19,7 @@ patience=${PATIENCE:-60} # seconds until an event is given up
 dir=$(mktemp -d "${TMPDIR:-/tmp}/dunlin.XXXXXX") || exit 99
 mkdir "$dir/running" # files named by process ids that are ours to end
 
+# shellcheck disable=SC2034 # the scripts use them
 declare -A pid id port
 scenarios=() scenario_pids=()
 
@@ -80,15 +81,15 @@ check() {
 	fi
 }
 
-# begin NAME ARGUMENTS...: starts an agent, and does not wait. Variables and an `ip netns exec` may
-# be put before it in `before`, an array.
-before=()
+# begin NAME ARGUMENTS...: starts an agent, and does not wait. What is put before the command
+# (variables, an `ip netns exec`), its key file and its state directory may be set.
+before=() key=$dir/flock.key state=
 begin() {
 	local name=$1
 	shift
 	[ ! -e "$dir/$name.log" ] || mv "$dir/$name.log" "$dir/$name.log.old"
-	env "${before[@]}" "$dunlin" agent --name "$name" --state-dir "$dir/$name" \
-		--socket "$dir/$name.sock" --key "$dir/flock.key" --log-format json \
+	env "${before[@]}" "$dunlin" agent --name "$name" --state-dir "${state:-$dir/$name}" \
+		--socket "$dir/$name.sock" --key "$key" --log-format json \
 		--log-level debug "$@" >"$dir/$name.out" 2>"$dir/$name.log" </dev/null &
 	pid[$name]=$!
 	: >"$dir/running/$!"
@@ -124,6 +125,9 @@ get() { "$ctl" get "$dir/$1.sock" "${@:2}"; }
 # said NAME PATTERN: its log has it already.
 said() { grep -qE -e "$2" "$dir/$1.log"; }
 not_said() { ! grep -E -e "$2" "$dir/$1.log"; }
+
+# of EVENT NAME: the pattern of a log line by which an agent tells of another.
+of() { printf '"msg":"%s %s\\b' "$1" "${id[$2]:0:12}"; }
 
 # await_log PATTERN NAME...: until a line of each of their logs has it. An agent's own end ends this
 # too.
