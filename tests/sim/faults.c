@@ -61,7 +61,7 @@ static void add(struct sim *s, uint8_t kind, uint64_t from_ms, uint64_t to_ms)
 
 void faults_draw(struct sim *s, uint64_t from_ms, uint64_t to_ms)
 {
-	int n = (int)sim_between(s, 1, 7);
+	int n = (int)sim_between(s, 1, 10);
 	bool twin = false, forger = false;
 	while (n-- > 0) {
 		uint8_t kind = (uint8_t)sim_between(s, 0, FAULT_KINDS - 1);

@@ -103,7 +103,9 @@ static bool lie(struct sim *s, uint32_t n, struct gossip_update *u)
 	memset(u, 0, sizeof *u);
 	switch (sim_between(s, 0, 4)) {
 	case 0:
-		*u = own_record(s, s->node[n].key, n, 1, ++s->node[n].samples);
+		*u = own_record(s, s->node[n].key, n, s->node[n].generation, ++s->node[n].samples);
+		/* After its last word it is another process. */
+		s->node[n].generation += u->record.left;
 		return true;
 	case 1:
 		return accuse(s, n, u);
@@ -187,6 +189,7 @@ void forger_start(struct sim *s, uint32_t n)
 	if (!s->caught)
 		abort();
 	p->forger = p->running = true;
+	p->generation++;
 	s->key[p->key].forger = true;
 	p->life++;
 	sim_say(s, "n%u: forges", n);

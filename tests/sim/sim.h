@@ -276,6 +276,7 @@ uint64_t truth_clock(const struct sim *s); /* samples that all have trained */
 void check_started(struct sim *s, uint32_t n);
 void check_step(struct sim *s, uint32_t n, const struct gossip_event *e);
 bool check_views_equal(struct sim *s, char *why, size_t why_bytes);
+bool check_clocks_equal(struct sim *s, char *why, size_t why_bytes);
 bool check_knows_dead(const struct sim *s, uint32_t key);
 
 /* faults.c */
