@@ -2,7 +2,8 @@
 /* Inside the transport: what its files share.
  *
  *     transport.c  sockets, who is connected, what goes where
- *     conn.c       one connection: opening, handshake, frames, end
+ *     conn.c       one connection: its bytes, its frames, its end
+ *     handshake.c  how it comes to be trusted
  *     links.c      datagrams: a sealed link with every member that is known
  *     backoff.c    addresses that failed, and when they may be tried again
  */
@@ -180,6 +181,18 @@ bool conn__send(struct conn *c, const uint8_t *bytes, size_t len);
 /* Says goodbye, with words if there are any, and closes once that is written. */
 void conn__bye(struct conn *c, enum wire_why why, const char *words);
 void conn__close(struct conn *c);
+void conn__flush(struct conn *c); /* what waited for it to be up */
+bool conn__put_opening(struct conn *c, enum opening_kind kind, const uint8_t *bytes, size_t len);
+/* Gives the socket of a bulk connection away, and closes. */
+void conn__hand_out(struct conn *c, const struct peer_id *id, const struct frame_bulk *keys,
+        const struct aead *aead);
 void conn__tick(struct conn *c, uint64_t now_ms);
+
+/* ---- handshake.c */
+
+/* The dialler's first message; false: it could not be made. */
+bool handshake__begin(struct conn *c);
+/* A whole opening has come, in c->in. */
+void handshake__read(struct conn *c);
 
 #endif
