@@ -63,6 +63,8 @@ static struct outcome play(const struct attacker *a, unsigned from, struct damag
 	if (o.code == 0)
 		o.code = session_send_bytes(&s, FRAME_END, NULL, 0);
 	o.border[END] = s.sent;
+	if (o.code != 0)
+		session_shut(&s); /* we have seen enough: the agent may go */
 	o.closed = session_drain(&s) == 0;
 	o.received = s.received;
 	session_close(&s);

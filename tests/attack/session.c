@@ -44,6 +44,12 @@ int dial_from(unsigned n, const struct sockaddr_in *to)
 	return fd;
 }
 
+void session_shut(struct session *s)
+{
+	s->shut = true;
+	shutdown(s->fd, SHUT_WR);
+}
+
 static int put(struct session *s, const uint8_t *bytes, size_t len)
 {
 	uint8_t copy[FRAME_MESSAGE_MAX + FRAME_OVERHEAD_MAX];
@@ -65,10 +71,8 @@ static int put(struct session *s, const uint8_t *bytes, size_t len)
 		done += (size_t)n;
 	}
 	s->sent += done;
-	if (want < len) {
-		s->shut = true;
-		shutdown(s->fd, SHUT_WR);
-	}
+	if (want < len)
+		session_shut(s);
 	return 0;
 }
 
@@ -78,10 +82,8 @@ static size_t take(struct session *s, uint8_t *out, size_t len)
 {
 	struct pollfd p = {.fd = s->fd, .events = POLLIN};
 	bool damaged = s->damage.flip_sent >= 0 || s->damage.flip_received >= 0;
-	if (damaged && poll(&p, 1, QUIET_MS) == 0) {
-		s->shut = true;
-		shutdown(s->fd, SHUT_WR);
-	}
+	if (damaged && poll(&p, 1, QUIET_MS) == 0)
+		session_shut(s);
 	ssize_t n;
 	do {
 		n = recv(s->fd, out, len, 0);
@@ -249,7 +251,7 @@ int session_drain(struct session *s)
 	while (now_ms() < end) {
 		struct pollfd p = {.fd = s->fd, .events = POLLIN};
 		if (poll(&p, 1, QUIET_MS) == 0) {
-			shutdown(s->fd, SHUT_WR);
+			session_shut(s);
 			continue;
 		}
 		ssize_t n = recv(s->fd, bytes, sizeof bytes, MSG_DONTWAIT);

@@ -60,8 +60,11 @@ int session_send_bytes(struct session *s, enum frame_type type, const uint8_t *b
 int session_read(struct session *s, struct wire_message *m);
 void session_close(struct session *s);
 
+/* Nothing more is sent. */
+void session_shut(struct session *s);
+
 /* Reads until the agent closes: 0, and bytes that came are counted; ERR_BUSY if it does not. After
- * a quarter of a second of silence we shut our side, which is the most that a stranger can say. */
+ * a quarter of a second of silence our side is shut. */
 int session_drain(struct session *s);
 
 #endif
