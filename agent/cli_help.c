@@ -102,7 +102,7 @@ static enum command_id find_command(const char *name)
 static bool complete_value(const struct command *cmd, const char *flag)
 {
 	bool negated;
-	int index = setting_find_flag(flag, &negated);
+	int index = setting_find_flag(flag, cmd->settings, &negated);
 	for (int i = 0; i < CLI_FLAGS_MAX && cmd->flags[i].flag; i++)
 		if (strcmp(cmd->flags[i].flag, flag) == 0) {
 			if (cmd->flags[i].value)
@@ -118,8 +118,10 @@ static bool complete_value(const struct command *cmd, const char *flag)
 	const struct setting *s = &settings[index];
 	for (int i = 0; s->choices && s->choices[i]; i++)
 		puts(s->choices[i]);
-	if (s->type == SET_TEXT)
-		puts(strcmp(s->value, "NAME") == 0 ? "auto\ncpu\nplain\ncuda" : "FILE");
+	if (strcmp(s->key, "run.device") == 0)
+		puts("auto\ncpu\nplain\ncuda");
+	else if (strcmp(s->value, "FILE") == 0 || strcmp(s->value, "DIR") == 0)
+		puts("FILE");
 	return true;
 }
 

@@ -10,8 +10,11 @@
 #include "agent/config.h"
 
 #include "agent/config_model.h"
+#include "agent/hostport.h"
 #include "agent/jsontext.h"
 #include "agent/options.h"
+#include "agent/places.h"
+#include "agent/textlist.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -90,6 +93,23 @@ static bool is_section(const char *key)
 	return false;
 }
 
+static void read_list(
+        struct config *c, const struct setting *s, const cJSON *list, struct config_problems *p)
+{
+	char why[SETTING_WHY];
+	setting_clear(s, c);
+	for (const cJSON *item = list->child; item; item = item->next) {
+		if (!cJSON_IsString(item))
+			config_problem(p, item->valueint, "%s: wants a list of strings, not of %s",
+			        s->key, json_kind(item));
+		else if (setting_add(s, c, item->valuestring, why))
+			config_problem(p, item->valueint, "%s: %s", s->key, why);
+		else
+			continue;
+		return;
+	}
+}
+
 static void read_setting(struct config *c, int index, const cJSON *item, struct config_problems *p)
 {
 	const struct setting *s = &settings[index];
@@ -98,6 +118,10 @@ static void read_setting(struct config *c, int index, const cJSON *item, struct 
 	p->set_at[index] = item->valueint;
 	if (s->type == SET_MODEL && cJSON_IsObject(item)) {
 		model_read(c, item, p);
+		return;
+	}
+	if (s->type == SET_LIST && cJSON_IsArray(item)) {
+		read_list(c, s, item, p);
 		return;
 	}
 	if (cJSON_IsNumber(item)) {
@@ -241,6 +265,26 @@ static bool device_sane(const char *d)
 	return n > 0 && d[n] == 0;
 }
 
+static void check_agent(const struct config *c, struct config_problems *p)
+{
+	struct hostport h;
+	struct err e;
+	if (!place_name_ok(c->agent.name))
+		clash(p, "agent.name", "has letters, digits, - and _, and does not begin with -");
+	if (hostport_parse(c->agent.listen, &h, &e))
+		clash(p, "agent.listen", "%s", e.msg);
+	if (c->agent.advertise[0] && hostport_parse(c->agent.advertise, &h, &e))
+		clash(p, "agent.advertise", "%s", e.msg);
+	else if (c->agent.advertise[0] && !h.host[0])
+		clash(p, "agent.advertise", "\"%s\": the host is missing", c->agent.advertise);
+	for (const char *s = NULL; (s = textlist_next(c->agent.seeds, s));) {
+		if (hostport_parse(s, &h, &e))
+			clash(p, "agent.seeds", "%s", e.msg);
+		else if (!h.host[0] || !h.port)
+			clash(p, "agent.seeds", "\"%.100s\": wants a host and its port", s);
+	}
+}
+
 int config_check(const struct config *c, struct config_problems *p)
 {
 	int before = p->n + p->untold;
@@ -273,6 +317,7 @@ int config_check(const struct config *c, struct config_problems *p)
 		        (long long)(c->train.batch * c->train.accumulate), LIMIT_BATCH);
 	if (!device_sane(c->run.device))
 		clash(p, "run.device", "wants auto, cpu, plain, cuda or cuda:N");
+	check_agent(c, p);
 	return told(p, before);
 }
 

@@ -16,7 +16,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CONFIG_SETTINGS_MAX 64 /* rows of the options table, at most */
+#define CONFIG_SETTINGS_MAX 96 /* rows of the options table, at most */
+
+enum agent_profile { PROFILE_LAN, PROFILE_WAN };
 
 struct config {
 	/* "model": a preset's name, or {"layers": [...]} */
@@ -57,6 +59,19 @@ struct config {
 		int64_t threads; /* 0: as many as there are cores */
 		bool deterministic;
 	} run;
+
+	struct {
+		char name[LIMIT_NAME]; /* of this agent, on this machine */
+		char listen[LIMIT_HOST_PORT], advertise[LIMIT_HOST_PORT]; /* "host:port" */
+		char interface[LIMIT_NAME];
+		char seeds[LIMIT_LIST], keys[LIMIT_LIST]; /* see textlist.h */
+		char state_dir[LIMIT_PATH];               /* empty: by the name; see places.h */
+		char socket[LIMIT_PATH];
+		char allow[LIMIT_PATH], block[LIMIT_PATH]; /* empty: no such list */
+		bool dialable;
+		int profile; /* enum agent_profile */
+		int64_t members_max;
+	} agent;
 
 	struct {
 		int level;  /* enum log_level */

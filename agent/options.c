@@ -5,13 +5,17 @@
  * test asks for. */
 #include "agent/options.h"
 
+#include "gossip/limits.h"
+#include "net/limits.h"
+
 static const char *const partition_kinds[] = {"all", "shard", "label", NULL};
 static const char *const optim_kinds[] = {"sgd", "adamw", NULL};
 static const char *const schedule_kinds[] = {"constant", "step", "cosine", NULL};
+static const char *const profiles[] = {"lan", "wan", NULL};
 static const char *const log_levels[] = {"error", "warn", "info", "debug", NULL};
 static const char *const log_formats[] = {"text", "json", NULL};
 _Static_assert(PARTITION_LABEL == 2 && OPTIM_ADAMW == 1 && SCHEDULE_COSINE == 2 && LOG_DEBUG == 3 &&
-                       LOG_JSON == 1,
+                       LOG_JSON == 1 && PROFILE_WAN == 1,
         "the lists above follow their enums");
 
 #define SEED_MAX 9007199254740991.0 /* 2^53 − 1: whole in a double, and so in JSON */
@@ -22,10 +26,15 @@ _Static_assert(PARTITION_LABEL == 2 && OPTIM_ADAMW == 1 && SCHEDULE_COSINE == 2 
 #define REAL(f, lo, hi) .type = SET_REAL, .value = "X", FIELD(f), .min = lo, .max = hi
 #define BOOL(f) .type = SET_BOOL, FIELD(f)
 #define TEXT(f, name) .type = SET_TEXT, .value = name, FIELD(f)
+#define LIST(f, name, hi) .type = SET_LIST, .value = name, FIELD(f), .max = hi
 #define CHOICE(f, list) .type = SET_CHOICE, .value = "WORD", FIELD(f), .choices = list
 
 #define FOR_TRAIN .taken_by = TAKEN_BY_TRAIN | TAKEN_BY_CONFIG
 #define FOR_EVAL .taken_by = TAKEN_BY_TRAIN | TAKEN_BY_EVAL | TAKEN_BY_CONFIG
+
+#define FOR_AGENT .taken_by = TAKEN_BY_AGENT | TAKEN_BY_CONFIG
+#define FOR_ASKER .taken_by = TAKEN_BY_AGENT | TAKEN_BY_ASKER | TAKEN_BY_CONFIG
+#define FOR_LOG .taken_by = TAKEN_BY_TRAIN | TAKEN_BY_EVAL | TAKEN_BY_AGENT | TAKEN_BY_CONFIG
 
 /* clang-format off */
 const struct setting settings[] = {
@@ -171,10 +180,50 @@ const struct setting settings[] = {
 	.dflt = "false",
 	.help = "make no choice by timing, so that a repeated run gives the same bits"},
 
-{"log.level", "--log-level", "DUNLIN_LOG_LEVEL", CHOICE(log.level, log_levels), FOR_EVAL,
+{"agent.name", "--name", "DUNLIN_NAME", TEXT(agent.name, "NAME"), FOR_ASKER, .min = 1,
+	.dflt = "agent",
+	.help = "name of this agent on this machine: letters, digits, - and _"},
+{"agent.listen", "--listen", "DUNLIN_LISTEN", TEXT(agent.listen, "HOST:PORT"), FOR_AGENT, .min = 1,
+	.dflt = "0.0.0.0:7946", .also = "bind port",
+	.help = "address to listen on, TCP and UDP; :0 takes any free port"},
+{"agent.advertise", "--advertise", "DUNLIN_ADVERTISE", TEXT(agent.advertise, "HOST:PORT"),
+	FOR_AGENT, .dflt = "", .also = "public address external",
+	.help = "address that peers are told; empty: the one listened on"},
+{"agent.interface", "--interface", "DUNLIN_INTERFACE", TEXT(agent.interface, "NAME"), FOR_AGENT,
+	.dflt = "", .also = "iface nic",
+	.help = "network interface whose first address is listened on; empty: any"},
+{"agent.seeds", "--seed", "DUNLIN_SEEDS", LIST(agent.seeds, "HOST:PORT", GOSSIP_SEEDS_MAX),
+	.taken_by = TAKEN_BY_AGENT, .dflt = "", .also = "join bootstrap peers",
+	.help = "agents to join through, any of them; the flag may be repeated"},
+{"agent.keys", "--key", "DUNLIN_KEYS", LIST(agent.keys, "FILE", SECRETS_MAX), FOR_AGENT,
+	.dflt = "", .also = "secret psk",
+	.help = "files with the flock's secret, see keygen; the flag may be repeated"},
+{"agent.allow", "--allow", NULL, TEXT(agent.allow, "FILE"), FOR_AGENT,
+	.dflt = "", .also = "allowlist whitelist",
+	.help = "list of the ids that may take part; empty: all that have the key"},
+{"agent.block", "--block", NULL, TEXT(agent.block, "FILE"), FOR_AGENT,
+	.dflt = "", .also = "blocklist blacklist ban deny",
+	.help = "list of the ids that may not take part; empty: none"},
+{"agent.dialable", "--dialable", NULL, BOOL(agent.dialable), FOR_AGENT,
+	.dflt = "true", .also = "reachable nat",
+	.help = "peers may dial this agent; false behind a NAT or firewall"},
+{"agent.profile", "--profile", NULL, CHOICE(agent.profile, profiles), FOR_AGENT,
+	.dflt = "lan", .also = "timings",
+	.help = "timings for a local network, or for slower links"},
+{"agent.members_max", "--members-max", NULL, INT(agent.members_max, 2, GOSSIP_MEMBERS_MAX),
+	FOR_AGENT, .dflt = "4096", .also = "max_members",
+	.help = "peers kept in memory, the dead and departed included"},
+{"agent.state_dir", "--state-dir", "DUNLIN_STATE_DIR", TEXT(agent.state_dir, "DIR"), FOR_ASKER,
+	.dflt = "", .also = "state data_dir",
+	.help = "folder of identity and known peers; empty: by the name"},
+{"agent.socket", "--socket", "DUNLIN_SOCKET", TEXT(agent.socket, "FILE"), FOR_ASKER,
+	.dflt = "", .also = "control sock",
+	.help = "local socket for status and commands; empty: by the name"},
+
+{"log.level", "--log-level", "DUNLIN_LOG_LEVEL", CHOICE(log.level, log_levels), FOR_LOG,
 	.dflt = "info", .also = "verbose quiet verbosity",
 	.help = "how much is told on stderr"},
-{"log.format", "--log-format", "DUNLIN_LOG_FORMAT", CHOICE(log.format, log_formats), FOR_EVAL,
+{"log.format", "--log-format", "DUNLIN_LOG_FORMAT", CHOICE(log.format, log_formats), FOR_LOG,
 	.dflt = "text",
 	.help = "lines for people, or for machines"},
 };

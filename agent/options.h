@@ -11,6 +11,7 @@ enum setting_type {
 	SET_REAL,   /* double */
 	SET_BOOL,   /* bool */
 	SET_TEXT,   /* char[size]; min: how short it may be */
+	SET_LIST,   /* char[size], as textlist.h has it; max: how many items */
 	SET_CHOICE, /* int or an enum: the place in choices */
 	SET_MODEL,  /* a preset's name; in a file also a list of layers */
 };
@@ -18,6 +19,9 @@ enum setting_type {
 #define TAKEN_BY_TRAIN 1u
 #define TAKEN_BY_EVAL 2u
 #define TAKEN_BY_CONFIG 4u
+#define TAKEN_BY_AGENT 8u
+#define TAKEN_BY_ASKER 16u /* status and others that speak with an agent */
+#define TAKEN_BY_ANY ~0u
 
 struct setting {
 	const char *key;   /* "train.lr" */
@@ -38,7 +42,9 @@ extern const int n_settings;
 
 /* The place in the table, or -1. */
 int setting_find(const char *key);
-int setting_find_flag(const char *flag, bool *negated); /* "--no-flip": negated */
+/* Among those that a subcommand takes: one flag may mean different settings to different ones.
+ * "--no-flip": negated. */
+int setting_find_flag(const char *flag, unsigned taken_by, bool *negated);
 
 /* Each takes a value in one of its forms and stores it, or says in why what is wrong with it and
  * leaves it as it was. setting_set_string is for what a file has as a string, setting_set_text for
@@ -52,6 +58,12 @@ int setting_set_string(
         const struct setting *s, struct config *c, const char *v, char why[SETTING_WHY]) MUST_CHECK;
 int setting_set_text(
         const struct setting *s, struct config *c, const char *v, char why[SETTING_WHY]) MUST_CHECK;
+
+/* For lists. A file's is emptied and filled item by item; setting_set_text takes one whole, its
+ * items parted by commas. */
+void setting_clear(const struct setting *s, struct config *c);
+int setting_add(const struct setting *s, struct config *c, const char *item,
+        char why[SETTING_WHY]) MUST_CHECK;
 
 /* "a number", "one of sgd, adamw", …: what a value should be. */
 const char *setting_wants(const struct setting *s, char out[SETTING_WHY]);

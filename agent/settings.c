@@ -7,6 +7,7 @@
  * with the key or the flag, such as "0 is out of range, 1 to 1048576". */
 #include "agent/jsontext.h"
 #include "agent/options.h"
+#include "agent/textlist.h"
 
 #include <assert.h>
 #include <math.h>
@@ -22,16 +23,17 @@ int setting_find(const char *key)
 	return -1;
 }
 
-int setting_find_flag(const char *flag, bool *negated)
+int setting_find_flag(const char *flag, unsigned taken_by, bool *negated)
 {
-	*negated = false;
-	for (int i = 0; i < n_settings; i++)
-		if (strcmp(settings[i].flag, flag) == 0)
+	bool no = strncmp(flag, "--no-", 5) == 0;
+	for (int i = 0; i < n_settings; i++) {
+		const struct setting *s = &settings[i];
+		if (!(s->taken_by & taken_by))
+			continue;
+		*negated = no && s->type == SET_BOOL && strcmp(s->flag + 2, flag + 5) == 0;
+		if (*negated || strcmp(s->flag, flag) == 0)
 			return i;
-	*negated = true;
-	for (int i = 0; i < n_settings && strncmp(flag, "--no-", 5) == 0; i++)
-		if (settings[i].type == SET_BOOL && strcmp(settings[i].flag + 2, flag + 5) == 0)
-			return i;
+	}
 	return -1;
 }
 
@@ -60,6 +62,8 @@ const char *setting_wants(const struct setting *s, char out[SETTING_WHY])
 		return "true or false";
 	case SET_TEXT:
 		return "a string";
+	case SET_LIST:
+		return "a list of strings";
 	case SET_CHOICE:
 	case SET_MODEL:
 		break;
@@ -155,9 +159,57 @@ int setting_set_string(
 	return 0;
 }
 
+void setting_clear(const struct setting *s, struct config *c)
+{
+	assert(s->type == SET_LIST);
+	memset((char *)c + s->offset, 0, s->size);
+}
+
+int setting_add(const struct setting *s, struct config *c, const char *item, char why[SETTING_WHY])
+{
+	char *list = (char *)c + s->offset;
+	assert(s->type == SET_LIST);
+	if (!item[0]) {
+		snprintf(why, SETTING_WHY, "an item is empty");
+		return ERR_INVALID;
+	}
+	if (textlist_count(list) >= (int)s->max) {
+		snprintf(why, SETTING_WHY, "more than %d of them", (int)s->max);
+		return ERR_INVALID;
+	}
+	if (textlist_add(list, s->size, item)) {
+		snprintf(why, SETTING_WHY, "longer than %zu bytes in all", s->size - 1);
+		return ERR_INVALID;
+	}
+	return 0;
+}
+
+/* "a,b": the list of both; "": an empty one. */
+static int set_list(const struct setting *s, struct config *c, const char *v, char why[SETTING_WHY])
+{
+	char before[LIMIT_LIST], items[LIMIT_LIST];
+	int rc = 0;
+	assert(s->size <= sizeof before);
+	if (strlen(v) >= sizeof items) {
+		snprintf(why, SETTING_WHY, "longer than %zu bytes in all", sizeof items - 1);
+		return ERR_INVALID;
+	}
+	strcpy(items, v);
+	memcpy(before, (char *)c + s->offset, s->size);
+	setting_clear(s, c);
+	char *rest = items[0] ? items : NULL;
+	for (char *item; rc == 0 && (item = strsep(&rest, ","));)
+		rc = setting_add(s, c, item, why);
+	if (rc)
+		memcpy((char *)c + s->offset, before, s->size);
+	return rc;
+}
+
 int setting_set_text(
         const struct setting *s, struct config *c, const char *v, char why[SETTING_WHY])
 {
+	if (s->type == SET_LIST)
+		return set_list(s, c, v, why);
 	char shown[JSON_SHOWN], met[JSON_SHOWN + 2];
 	snprintf(met, sizeof met, "\"%s\"", json_shown(v, shown));
 	if (s->type == SET_BOOL) {
@@ -177,6 +229,17 @@ int setting_set_text(
 		return setting_set_number(s, c, d, why);
 	}
 	return setting_set_string(s, c, v, why);
+}
+
+static int print_list(const char *list, struct buf *out)
+{
+	int rc = buf_printf(out, "[");
+	for (const char *i = NULL; rc == 0 && (i = textlist_next(list, i));) {
+		rc = i == list ? 0 : buf_printf(out, ", ");
+		if (rc == 0)
+			rc = buf_json_string(out, i);
+	}
+	return rc ? rc : buf_printf(out, "]");
 }
 
 int setting_print(const struct setting *s, const struct config *c, struct buf *out)
@@ -201,6 +264,8 @@ int setting_print(const struct setting *s, const struct config *c, struct buf *o
 	case SET_CHOICE:
 		memcpy(&narrow, from, sizeof narrow);
 		return buf_json_string(out, s->choices[narrow]);
+	case SET_LIST:
+		return print_list(from, out);
 	case SET_TEXT:
 	case SET_MODEL:
 		break;

@@ -17,6 +17,8 @@ const struct limit limit_list[] = {
 	L(LIMIT_CONFIG_ERRORS, "problems told by one config check"),
 	L(LIMIT_PATH, "bytes of a path in a config"),
 	L(LIMIT_NAME, "bytes of a layer's or tensor's name"),
+	L(LIMIT_HOST_PORT, "bytes of an address in a config"),
+	L(LIMIT_LIST, "bytes of a list of strings in a config"),
 	L(LIMIT_LAYERS, "layers of one model"),
 	L(LIMIT_DIM, "one dimension of a tensor"),
 	L(LIMIT_PARAMS, "parameters of one model"),

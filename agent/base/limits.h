@@ -9,6 +9,9 @@
 #define LIMIT_PATH 1024                 /* a path in a config, NUL included */
 #define LIMIT_NAME 48                   /* a layer's or tensor's name, NUL included */
 
+#define LIMIT_HOST_PORT 264             /* "host:port" in a config, NUL included */
+#define LIMIT_LIST 8192                 /* bytes of a list of strings in a config */
+
 #define LIMIT_LAYERS 1024               /* layers of one model */
 #define LIMIT_DIM (1 << 24)             /* one dimension of a tensor */
 #define LIMIT_PARAMS (1ull << 33)       /* parameters of one model */

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* "host:port" as people write it, and the addresses of this machine. */
+#ifndef DUNLIN_AGENT_HOSTPORT_H
+#define DUNLIN_AGENT_HOSTPORT_H
+
+#include "agent/base/err.h"
+#include "gossip/gossip.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define HOST_MAX 254 /* a name of the DNS, NUL included */
+
+struct hostport {
+	char host[HOST_MAX]; /* a name, or an address without brackets; may be empty: any */
+	uint16_t port;       /* 0: any */
+};
+
+/* "10.0.0.5:7946", "[::1]:7946", "heron.example:7946", ":0". */
+int hostport_parse(const char *text, struct hostport *out, struct err *e) MUST_CHECK;
+
+/* Its first address; an empty host is 0.0.0.0. Asks the DNS, and so may take seconds: not for the
+ * loop. */
+int hostport_resolve(const struct hostport *h, struct peer_addr *out, struct err *e) MUST_CHECK;
+
+/* The first address of a network interface, IPv4 before IPv6; port is 0. */
+int hostport_interface(const char *name, struct peer_addr *out, struct err *e) MUST_CHECK;
+
+/* 0.0.0.0 or ::, which can be listened on but not dialled. */
+bool hostport_any(const struct peer_addr *a);
+
+/* The address that this machine would send from: what others most likely reach it by. family 4 or
+ * 6; port is 0. Loopback when there is no network. */
+struct peer_addr hostport_primary(uint8_t family);
+
+#endif

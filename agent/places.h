@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* Where an agent keeps its state and listens for commands: what the settings say, or by its name.
+ */
+#ifndef DUNLIN_AGENT_PLACES_H
+#define DUNLIN_AGENT_PLACES_H
+
+#include "agent/config.h"
+
+/* agent.state_dir, or ${XDG_STATE_HOME:-~/.local/state}/dunlin/NAME. */
+int place_state(const struct config *c, char out[LIMIT_PATH], struct err *e) MUST_CHECK;
+
+/* agent.socket, or $XDG_RUNTIME_DIR/dunlin/NAME.sock; where there is no such folder, or with a
+ * state folder of its own, agent.sock in that. */
+int place_socket(const struct config *c, char out[LIMIT_PATH], struct err *e) MUST_CHECK;
+
+/* Letters, digits, - and _, and no - at the beginning. */
+bool place_name_ok(const char *name);
+
+#endif
