@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* An agent's state directory.
+ *
+ *     .lock          held while an agent runs; holds its process id
+ *     identity.key   see net/identity.h
+ *     generation     see net/identity.h
+ *     peers.json     where peers were last met, so that an agent can return without any seed */
+#ifndef DUNLIN_AGENT_STATEDIR_H
+#define DUNLIN_AGENT_STATEDIR_H
+
+#include "agent/base/buf.h"
+#include "agent/base/err.h"
+#include "agent/base/limits.h"
+#include "gossip/gossip.h"
+
+#define STATEDIR_PEERS GOSSIP_REMEMBERED /* addresses that are kept */
+#define STATEDIR_BYTES_MAX 65536         /* of peers.json */
+
+struct statedir {
+	char path[LIMIT_PATH];
+	int lock; /* owned; -1: closed */
+};
+
+/* Creates the folder (0700) where it is missing and takes its lock. ERR_BUSY: another agent has it;
+ * the message says which process. */
+int statedir_open(struct statedir *d, const char *path, struct err *e) MUST_CHECK;
+void statedir_close(struct statedir *d);
+
+/* The addresses of earlier runs, at most STATEDIR_PEERS, into out. No file is no error; a damaged
+ * one is renamed to peers.json.damaged, and damage says why (code 0: it was not). */
+int statedir_load_peers(const struct statedir *d, struct peer_addr *out, int *n, struct err *damage,
+        struct err *e) MUST_CHECK;
+
+/* Replaces them. May be called on any thread, one at a time. */
+int statedir_save_peers(
+        const struct statedir *d, const struct peer_addr *peers, int n, struct err *e) MUST_CHECK;
+
+/* The text of peers.json, both ways; for the above and for tests. ERR_FORMAT says what is wrong. */
+int peers_print(const struct peer_addr *peers, int n, struct buf *out) MUST_CHECK;
+int peers_parse(
+        const char *text, size_t len, struct peer_addr *out, int *n, struct err *e) MUST_CHECK;
+
+/* Creates a folder for its owner alone, 0700, those above it as usual. One that is there is taken
+ * as it is. */
+int folder_make_private(const char *path, struct err *e) MUST_CHECK;
+
+#endif

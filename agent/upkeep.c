@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/* Wishes are noted on the loop; a job takes all that are noted, works on copies of its own on
+ * another thread, and is looked at on the loop again. A wish that comes meanwhile waits for the
+ * next job, so a burst of them costs two.
+ *
+ * Whoever met nobody in this run must not forget whom it knew before: known addresses are carried
+ * on until newer ones need their place.
+ *
+ * What can fail is the disk, or a list with an error in it. The agent goes on, and says so. */
+#include "agent/upkeep.h"
+
+#include "agent/base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool same_addr(const struct peer_addr *a, const struct peer_addr *b)
+{
+	return a->family == b->family && a->port == b->port &&
+	       memcmp(a->ip, b->ip, a->family == 4 ? 4 : 16) == 0;
+}
+
+static void remember(struct upkeep_peers *p, const struct peer_addr *a)
+{
+	if (a->family == 0 || a->port == 0 || p->n == STATEDIR_PEERS)
+		return;
+	for (int i = 0; i < p->n; i++)
+		if (same_addr(&p->addr[i], a))
+			return;
+	p->addr[p->n++] = *a;
+}
+
+void upkeep_choose(
+        struct upkeep_peers *out, const struct gossip *g, const struct upkeep_peers *before)
+{
+	uint32_t n = gossip_count(g);
+	out->n = 0;
+	for (int pass = 0; pass < 2; pass++)
+		for (uint32_t i = 0; i < n && out->n < STATEDIR_PEERS; i++) {
+			struct member_view m = gossip_member(g, i);
+			bool alive = m.state == MEMBER_ALIVE;
+			if (m.record.dialable && m.state != MEMBER_LEFT && alive == (pass == 0))
+				remember(out, &m.record.addr);
+		}
+	for (int i = 0; i < before->n; i++)
+		remember(out, &before->addr[i]);
+}
+
+/* ---- on another thread */
+
+static void on_work(uv_work_t *w)
+{
+	struct upkeep *u = w->data;
+	struct upkeep_job *j = &u->job;
+	struct err e;
+	if (j->peers && statedir_save_peers(u->state, j->save.addr, j->save.n, &e))
+		j->peers_failed = e;
+	if (j->generation &&
+	        identity_set_generation(&j->identity, u->state->path, j->generation, &e))
+		j->generation_failed = e;
+	if (j->lists && lists_load(&j->fresh, u->allow, u->block, &e))
+		j->lists_failed = e;
+}
+
+/* ---- on the loop */
+
+static void begin(struct upkeep *u);
+
+static void take_lists(struct upkeep *u)
+{
+	struct upkeep_job *j = &u->job;
+	if (j->lists_failed.code) {
+		log_error("allow- and block-list: %s; those read before stay in force",
+		        j->lists_failed.msg);
+		lists_close(&j->fresh);
+		return;
+	}
+	lists_close(u->lists);
+	*u->lists = j->fresh;
+	log_info("allow- and block-list read again: %zu ids allowed, %zu blocked",
+	        u->lists->allow.n, u->lists->block.n);
+	u->lists_cb(u->arg);
+}
+
+static void on_done(uv_work_t *w, int status)
+{
+	struct upkeep *u = w->data;
+	struct upkeep_job *j = &u->job;
+	(void)status; /* nobody cancels it */
+	u->busy = false;
+	if (j->peers_failed.code)
+		log_warn("known peers are not kept: %s", j->peers_failed.msg);
+	else if (j->peers)
+		u->known = j->save;
+	if (j->generation_failed.code)
+		log_error("the generation is not kept: %s", j->generation_failed.msg);
+	else if (j->generation)
+		u->identity->generation = j->generation;
+	if (j->lists)
+		take_lists(u);
+	begin(u);
+}
+
+static void begin(struct upkeep *u)
+{
+	struct upkeep_job *j = &u->job;
+	if (u->busy || !(u->want_peers || u->want_lists || u->want_generation))
+		return;
+	memset(j, 0, sizeof *j);
+	j->peers = u->want_peers;
+	j->lists = u->want_lists;
+	j->generation = u->want_generation;
+	j->save = u->next;
+	j->identity = *u->identity;
+	lists_init(&j->fresh);
+	u->want_peers = u->want_lists = false;
+	u->want_generation = 0;
+	u->work.data = u;
+	u->busy = uv_queue_work(u->loop, &u->work, on_work, on_done) == 0;
+	if (!u->busy)
+		log_error("no thread for the agent's files");
+}
+
+void upkeep_peers(struct upkeep *u, const struct gossip *g)
+{
+	upkeep_choose(&u->next, g, &u->known);
+	u->want_peers = true;
+	begin(u);
+}
+
+void upkeep_generation(struct upkeep *u, uint64_t generation)
+{
+	u->want_generation = generation;
+	begin(u);
+}
+
+void upkeep_lists(struct upkeep *u)
+{
+	u->want_lists = true;
+	begin(u);
+}
