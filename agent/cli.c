@@ -38,6 +38,16 @@ const struct command commands[N_COMMANDS] = {
                         {"--force", NULL, "init: overwrite a file that is there"}}},
         [CMD_KEYGEN] = {"keygen", "", 0, 0, "make the secret of a new flock", 0,
                 {{"--out", "FILE", "the file to create; - prints the secret"}}},
+        [CMD_AGENT] = {"agent", "", 0, 0,
+                "join a flock and keep its membership; training comes with a later version",
+                TAKEN_BY_AGENT,
+                {{"--print-limits", NULL, "show every limit of the program, and end"}}},
+        [CMD_STATUS] = {"status", "", 0, 0, "show how an agent on this machine is doing",
+                TAKEN_BY_ASKER, {{"--json", NULL, "print the agent's own answer, JSON"}}},
+        [CMD_PEERS] = {"peers", "", 0, 0, "show the peers that an agent on this machine knows",
+                TAKEN_BY_ASKER, {{"--json", NULL, "print the agent's own answer, JSON"}}},
+        [CMD_LEAVE] = {"leave", "", 0, 0, "let an agent on this machine leave its flock and end",
+                TAKEN_BY_ASKER, {{"--json", NULL, "print the agent's own answer, JSON"}}},
         [CMD_HELP] = {"help", "[SUBCOMMAND]", 0, 1, "show this, or the help of a subcommand", 0,
                 {{0}}},
         [CMD_VERSION] = {"version", "", 0, 0, "show the version", 0, {{0}}},
@@ -133,7 +143,7 @@ static int unknown_flag(enum command_id id, const char *flag)
 	bool negated;
 	int n = 1, best = JSON_SHOWN;
 	json_shown(flag, shown);
-	if (setting_find_flag(flag, &negated) >= 0 || strcmp(flag, "--config") == 0)
+	if (setting_find_flag(flag, TAKEN_BY_ANY, &negated) >= 0 || strcmp(flag, "--config") == 0)
 		return cli_usage_error(id, "%s is not for this subcommand", shown);
 	for (int i = 0; i < CLI_FLAGS_MAX && cmd->flags[i].flag; i++)
 		others[n++] = cmd->flags[i].flag;
@@ -163,6 +173,7 @@ struct reader {
 	struct config *c;
 	struct cli_args *a;
 	bool help;
+	bool given[CONFIG_SETTINGS_MAX]; /* by setting: its flag was met */
 };
 
 /* The value of a flag that needs one: what stands behind = or in the next argument, unless that is
@@ -190,7 +201,17 @@ static int read_setting_flag(
 		value = inline_value ? inline_value : negated ? "false" : "true";
 	if (!value)
 		return cli_usage_error(r->id, "%s needs a value: %s %s", flag, flag, s->value);
-	if (setting_set_text(s, r->c, value, why))
+	int rc;
+	if (s->type == SET_LIST) {
+		/* The first flag replaces what file and environment say, the others add to it. */
+		if (!r->given[index])
+			setting_clear(s, r->c);
+		rc = setting_add(s, r->c, value, why);
+	} else {
+		rc = setting_set_text(s, r->c, value, why);
+	}
+	r->given[index] = true;
+	if (rc)
 		return cli_usage_error(r->id, "%s: %s", flag, why);
 	return 0;
 }
@@ -206,7 +227,7 @@ static int read_flag(struct reader *r)
 	        flag, sizeof flag, "%.*s", eq ? (int)(eq - arg) : (int)strnlen(arg, 1024), arg);
 	if (n < 0 || n >= (int)sizeof flag)
 		return unknown_flag(r->id, flag);
-	int own = find_own(cmd, flag), index = setting_find_flag(flag, &negated);
+	int own = find_own(cmd, flag), index = setting_find_flag(flag, cmd->settings, &negated);
 	bool config = cmd->settings && strcmp(flag, "--config") == 0;
 	if ((strcmp(flag, "--help") == 0 || strcmp(flag, "-h") == 0) && !eq) {
 		r->help = true;
@@ -223,7 +244,7 @@ static int read_flag(struct reader *r)
 		*(own >= 0 ? &r->a->own[own] : &r->a->config) = value;
 		return 0;
 	}
-	if (index < 0 || !(settings[index].taken_by & cmd->settings))
+	if (index < 0)
 		return unknown_flag(r->id, flag);
 	return read_setting_flag(r, flag, index, negated, inline_value);
 }

@@ -6,16 +6,18 @@
 
 #include "agent/base/err.h"
 
-#define EXIT_CODES(X)                                                                       \
-	X(EXIT_OK, 0, "done; also after SIGINT or SIGTERM, once the checkpoint is written") \
-	X(EXIT_FAILED, 1, "an unexpected failure: memory, disk, output")                    \
-	X(EXIT_USAGE, 2, "wrong usage: an unknown subcommand, flag or argument")            \
-	X(EXIT_CONFIG, 3, "a setting is wrong, in the config file or the environment")      \
-	X(EXIT_DATA, 4, "data is missing or wrong")                                         \
-	X(EXIT_MODEL, 5, "a model, checkpoint or weights file is missing or wrong")         \
-	X(EXIT_DIVERGED, 6, "training diverged: the loss is not a finite number")           \
-	X(EXIT_DEVICE, 7, "the device failed or is not there")                              \
-	X(EXIT_INTERRUPTED, 8, "a second signal came before the checkpoint was written")
+#define EXIT_CODES(X)                                                                          \
+	X(EXIT_OK, 0, "done; also after SIGINT or SIGTERM, once everything is saved")          \
+	X(EXIT_FAILED, 1, "an unexpected failure: memory, disk, network, output")              \
+	X(EXIT_USAGE, 2, "wrong usage: an unknown subcommand, flag or argument")               \
+	X(EXIT_CONFIG, 3,                                                                      \
+	        "a setting is wrong, in the config file or the environment, or what it names") \
+	X(EXIT_DATA, 4, "data is missing or wrong")                                            \
+	X(EXIT_MODEL, 5, "a model, checkpoint or weights file is missing or wrong")            \
+	X(EXIT_DIVERGED, 6, "training diverged: the loss is not a finite number")              \
+	X(EXIT_DEVICE, 7, "the device failed or is not there")                                 \
+	X(EXIT_INTERRUPTED, 8, "a second signal came before everything was saved")             \
+	X(EXIT_NO_AGENT, 9, "no agent answers")
 
 enum exit_code {
 #define X(name, value, text) name = value,
@@ -33,5 +35,9 @@ int cmd_export(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_config(int argc, char **argv);
 int cmd_keygen(int argc, char **argv);
+int cmd_agent(int argc, char **argv);
+int cmd_status(int argc, char **argv);
+int cmd_peers(int argc, char **argv);
+int cmd_leave(int argc, char **argv);
 
 #endif

@@ -26,6 +26,10 @@ static int (*const run[N_COMMANDS])(int argc, char **argv) = {
         [CMD_INSPECT] = cmd_inspect,
         [CMD_CONFIG] = cmd_config,
         [CMD_KEYGEN] = cmd_keygen,
+        [CMD_AGENT] = cmd_agent,
+        [CMD_STATUS] = cmd_status,
+        [CMD_PEERS] = cmd_peers,
+        [CMD_LEAVE] = cmd_leave,
         [CMD_HELP] = cmd_help,
         [CMD_VERSION] = cmd_version,
 };

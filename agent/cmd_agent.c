@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: MIT */
+/* dunlin agent: joins a flock and keeps its membership until it is told to leave.
+ *
+ * The happy path: settings, keys and lists; the state directory with its lock, identity and known
+ * peers; then the control socket and the network on one loop, a greeting on stdout, and the loop
+ * runs. SIGINT, SIGTERM or a `leave` on the socket end it: goodbye to the peers, everything closed,
+ * exit 0. A second signal ends it at once, even if the loop hangs. SIGHUP reads the lists again.
+ *
+ *     leave ──► node_leave ──► on_left ──► control_close, timers, signals ──► the loop is empty
+ *
+ * What can fail is told before anything is on the network, in the order in which a user can mend
+ * it: settings and the files that they name (exit 3), then the machine's own refusals: a lock, an
+ * address in use (exit 1). */
+#include "agent/base/log.h"
+#include "agent/cli.h"
+#include "agent/control.h"
+#include "agent/greeting.h"
+#include "agent/hostport.h"
+#include "agent/node.h"
+#include "agent/options.h"
+#include "agent/places.h"
+#include "agent/textlist.h"
+#include "agent/upkeep.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PEERS_EVERY_MS 60000
+
+enum { ON_INT, ON_TERM, ON_HUP, N_SIGNALS };
+static const int signals[N_SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
+
+struct agent {
+	struct config config;
+	struct cli_args args;
+	char socket[LIMIT_PATH];
+	const char *seeds[GOSSIP_SEEDS_MAX]; /* into config */
+	struct secrets secrets;
+	struct lists lists;
+	struct statedir state;
+	struct identity identity;
+	struct node_config wanted;
+	uv_loop_t loop;
+	struct node *node;       /* owned; NULL: gone */
+	struct control *control; /* owned */
+	struct upkeep upkeep;
+	uv_timer_t timer;
+	uv_signal_t signal[N_SIGNALS];
+	bool leaving;
+};
+
+/* ---- what the settings ask for */
+
+/* DUNLIN_TEST_PROTOCOL=2-3 lets a test play an agent of another version. */
+static int read_protocol(struct node_config *n, struct err *e)
+{
+	const char *text = getenv("DUNLIN_TEST_PROTOCOL");
+	unsigned lo, hi;
+	char end;
+	n->protocol_min = PROTOCOL_MIN;
+	n->protocol_max = PROTOCOL_MAX;
+	if (!text)
+		return 0;
+	if (sscanf(text, "%5u-%5u%c", &lo, &hi, &end) != 2 || lo < 1 || hi < lo || hi > 65535)
+		return err_set(e, ERR_INVALID,
+		        "environment variable DUNLIN_TEST_PROTOCOL: wants two numbers, as in 2-3");
+	n->protocol_min = (uint16_t)lo;
+	n->protocol_max = (uint16_t)hi;
+	return 0;
+}
+
+static int read_addresses(const struct config *c, struct node_config *n, struct err *e)
+{
+	struct hostport h;
+	struct peer_addr listen, own;
+	int rc = hostport_parse(c->agent.listen, &h, e);
+	if (rc == 0)
+		rc = hostport_resolve(&h, &listen, e);
+	if (rc)
+		return err_prefix(e, "agent.listen");
+	if (c->agent.interface[0]) {
+		if (!hostport_any(&listen))
+			return err_set(e, ERR_INVALID,
+			        "agent.interface: agent.listen names a host already; leave one of "
+			        "the two out");
+		rc = hostport_interface(c->agent.interface, &own, e);
+		if (rc)
+			return err_prefix(e, "agent.interface");
+		own.port = listen.port;
+		listen = own;
+	}
+	peer_addr_to(&listen, &n->listen);
+	if (c->agent.advertise[0]) {
+		rc = hostport_parse(c->agent.advertise, &h, e);
+		if (rc == 0)
+			rc = hostport_resolve(&h, &n->advertise, e);
+		return rc ? err_prefix(e, "agent.advertise") : 0;
+	}
+	/* Port 0 means the one that will be bound. */
+	if (hostport_any(&listen))
+		n->advertise = hostport_primary(listen.family);
+	return 0;
+}
+
+static int read_settings(struct agent *a, struct err *e)
+{
+	const struct config *c = &a->config;
+	const char *keys[SECRETS_MAX];
+	int n_keys = textlist_items(c->agent.keys, keys, SECRETS_MAX);
+	const char *allow = c->agent.allow[0] ? c->agent.allow : NULL;
+	const char *block = c->agent.block[0] ? c->agent.block : NULL;
+	if (n_keys == 0)
+		return err_set(e, ERR_INVALID,
+		        "agent.keys: an agent needs its flock's secret, --key FILE; `dunlin keygen "
+		        "--out FILE` makes one");
+	a->wanted.n_seeds = textlist_items(c->agent.seeds, a->seeds, GOSSIP_SEEDS_MAX);
+	a->wanted.seeds = a->seeds;
+	a->wanted.dialable = c->agent.dialable;
+	a->wanted.wan = c->agent.profile == PROFILE_WAN;
+	a->wanted.members_max = (uint32_t)c->agent.members_max;
+	a->upkeep.allow = allow;
+	a->upkeep.block = block;
+	int rc = secrets_load(&a->secrets, keys, n_keys, e);
+	if (rc)
+		return err_prefix(e, "agent.keys");
+	rc = lists_load(&a->lists, allow, block, e);
+	if (rc)
+		return err_prefix(e, "allow- and block-list");
+	rc = read_protocol(&a->wanted, e);
+	if (rc == 0)
+		rc = read_addresses(c, &a->wanted, e);
+	return rc ? rc : place_socket(c, a->socket, e);
+}
+
+static int open_state(struct agent *a, struct err *e)
+{
+	char path[LIMIT_PATH];
+	struct err damage;
+	int rc = place_state(&a->config, path, e);
+	if (rc == 0)
+		rc = statedir_open(&a->state, path, e);
+	if (rc == 0)
+		rc = identity_open(&a->identity, path, e);
+	if (rc)
+		return rc;
+	struct upkeep_peers *known = &a->upkeep.known;
+	/* They are a help, not a need. */
+	if (statedir_load_peers(&a->state, known->addr, &known->n, &damage, e))
+		log_warn("known peers are not read: %s", e->msg);
+	else if (damage.code)
+		log_warn("peers.json: %s; it is put aside as peers.json.damaged", damage.msg);
+	return 0;
+}
+
+/* ---- the end */
+
+/* A handler in place of libuv's: the loop may be what hangs. */
+static void on_second_signal(int sig)
+{
+	(void)sig;
+	_exit(EXIT_INTERRUPTED);
+}
+
+static void close_handles(struct agent *a)
+{
+	uv_close((uv_handle_t *)&a->timer, NULL);
+	for (int i = 0; i < N_SIGNALS; i++)
+		if (!uv_is_closing((uv_handle_t *)&a->signal[i]))
+			uv_close((uv_handle_t *)&a->signal[i], NULL);
+}
+
+static void on_left(void *arg)
+{
+	struct agent *a = arg;
+	a->node = NULL;
+	log_info("left the flock");
+	control_close(a->control, NULL, NULL);
+	a->control = NULL;
+	close_handles(a);
+}
+
+static void leave(void *arg)
+{
+	struct agent *a = arg;
+	if (a->leaving)
+		return;
+	a->leaving = true;
+	upkeep_peers(&a->upkeep, node_gossip(a->node));
+	node_leave(a->node);
+}
+
+static void on_signal(uv_signal_t *s, int signum)
+{
+	struct agent *a = s->data;
+	if (signum == SIGHUP) {
+		if (!a->leaving)
+			upkeep_lists(&a->upkeep);
+		return;
+	}
+	struct sigaction now = {.sa_handler = on_second_signal};
+	uv_close((uv_handle_t *)&a->signal[ON_INT], NULL);
+	uv_close((uv_handle_t *)&a->signal[ON_TERM], NULL);
+	sigaction(SIGINT, &now, NULL);
+	sigaction(SIGTERM, &now, NULL);
+	log_info("leaving; a second signal ends it at once");
+	leave(a);
+}
+
+/* ---- while it runs */
+
+static void on_timer(uv_timer_t *t)
+{
+	struct agent *a = t->data;
+	if (!a->leaving)
+		upkeep_peers(&a->upkeep, node_gossip(a->node));
+}
+
+static void on_generation(void *arg, uint64_t generation)
+{
+	struct agent *a = arg;
+	upkeep_generation(&a->upkeep, generation);
+}
+
+static void on_lists(void *arg)
+{
+	struct agent *a = arg;
+	if (a->node)
+		node_recheck(a->node);
+}
+
+static uint64_t resident_kb(void)
+{
+	unsigned long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+	if (f && fscanf(f, "%*u %lu", &pages) != 1)
+		pages = 0;
+	if (f)
+		fclose(f);
+	return pages * ((uint64_t)sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static void on_look(void *arg, struct control_view *out)
+{
+	struct agent *a = arg;
+	*out = (struct control_view){.name = a->config.agent.name,
+	        .version = PACKAGE_VERSION,
+	        .gossip = node_gossip(a->node),
+	        .listen = node_address(a->node),
+	        .wan = a->wanted.wan,
+	        .now_ms = uv_now(&a->loop),
+	        .uptime_ms = node_uptime_ms(a->node),
+	        .rss_kb = resident_kb(),
+	        .net = node_counters(a->node),
+	        .lag = node_lag(a->node)};
+}
+
+/* ---- the beginning */
+
+static int greet(const struct agent *a)
+{
+	struct greeting g = {.config = &a->config,
+	        .config_path = a->args.config,
+	        .id = a->identity.id,
+	        .flock = a->secrets.flock[0],
+	        .listen = node_address(a->node),
+	        .advertise = gossip_self(node_gossip(a->node))->addr};
+	struct buf text;
+	buf_init(&text, 65536);
+	int rc = greeting_print(&g, &text);
+	int status = rc ? cli_fail(EXIT_FAILED, "%s", err_text(rc)) : cli_print(&text);
+	buf_close(&text);
+	return status;
+}
+
+static int open_network(struct agent *a, struct err *e)
+{
+	struct control_config control = {.loop = &a->loop,
+	        .path = a->socket,
+	        .arg = a,
+	        .look_cb = on_look,
+	        .leave_cb = leave};
+	struct node_config *n = &a->wanted;
+	n->loop = &a->loop;
+	n->identity = &a->identity;
+	n->secrets = &a->secrets;
+	n->lists = &a->lists;
+	n->generation = a->identity.generation;
+	n->remembered = a->upkeep.known.addr;
+	n->n_remembered = a->upkeep.known.n;
+	n->arg = a;
+	n->generation_cb = on_generation;
+	n->left_cb = on_left;
+	a->upkeep.loop = &a->loop;
+	a->upkeep.state = &a->state;
+	a->upkeep.identity = &a->identity;
+	a->upkeep.lists = &a->lists;
+	a->upkeep.arg = a;
+	a->upkeep.lists_cb = on_lists;
+	/* The socket first: it is refused for the reason that a user understands best, another
+	 * agent of that name. Nobody is answered before the loop runs. */
+	int rc = control_new(&a->control, &control, e);
+	return rc ? rc : node_new(&a->node, n, e);
+}
+
+static void open_handles(struct agent *a)
+{
+	uv_timer_init(&a->loop, &a->timer);
+	a->timer.data = a;
+	for (int i = 0; i < N_SIGNALS; i++) {
+		uv_signal_init(&a->loop, &a->signal[i]);
+		a->signal[i].data = a;
+	}
+}
+
+static int run(struct agent *a)
+{
+	struct err e;
+	int status = EXIT_OK;
+	int rc = uv_loop_init(&a->loop);
+	if (rc)
+		return cli_fail(EXIT_FAILED, "start an event loop: %s", uv_strerror(rc));
+	open_handles(a);
+	rc = open_network(a, &e);
+	if (rc) {
+		status = cli_fail(exit_code(rc, EXIT_FAILED), "%s", e.msg);
+		if (a->control)
+			control_close(a->control, NULL, NULL);
+		close_handles(a);
+	} else {
+		for (int i = 0; i < N_SIGNALS; i++)
+			uv_signal_start(&a->signal[i], on_signal, signals[i]);
+		uv_timer_start(&a->timer, on_timer, PEERS_EVERY_MS, PEERS_EVERY_MS);
+		status = greet(a);
+		node_start(a->node);
+		if (status != EXIT_OK)
+			leave(a);
+	}
+	uv_run(&a->loop, UV_RUN_DEFAULT);
+	rc = uv_loop_close(&a->loop);
+	assert(rc == 0);
+	return status;
+}
+
+static int print_limits(void)
+{
+	for (int i = 0; i < limit_count; i++)
+		printf("%-26s %12llu  %s\n", limit_list[i].name, limit_list[i].value,
+		        limit_list[i].meaning);
+	return EXIT_OK;
+}
+
+static int run_agent(struct agent *a)
+{
+	struct err e;
+	int status;
+	log_setup(&(struct log_config){.level = (enum log_level)a->config.log.level,
+	        .format = (enum log_format)a->config.log.format,
+	        .name = a->config.agent.name});
+	lists_init(&a->lists);
+	a->state.lock = -1;
+	int rc = read_settings(a, &e);
+	if (rc) {
+		status = cli_fail(exit_code(rc, EXIT_CONFIG), "%s", e.msg);
+	} else {
+		rc = open_state(a, &e);
+		status = rc ? cli_fail(exit_code(rc, EXIT_FAILED), "%s", e.msg) : run(a);
+		if (a->identity.secrets)
+			identity_close(&a->identity);
+	}
+	statedir_close(&a->state);
+	lists_close(&a->lists);
+	if (a->secrets.secret)
+		secrets_close(&a->secrets);
+	return status;
+}
+
+int cmd_agent(int argc, char **argv)
+{
+	int status = EXIT_FAILED;
+	struct agent *a = calloc(1, sizeof *a);
+	if (!a)
+		return cli_fail(EXIT_FAILED, "%s", err_text(ERR_NOMEM));
+	if (cli_begin(&a->config, &a->args, CMD_AGENT, argc, argv, &status)) {
+		status = cli_own(&a->args, CMD_AGENT, "--print-limits") ? print_limits()
+		                                                        : run_agent(a);
+		config_close(&a->config);
+	}
+	free(a);
+	return status;
+}

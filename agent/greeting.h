@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* What an agent prints when it is up: who it is, and the command line that joins it. */
+#ifndef DUNLIN_AGENT_GREETING_H
+#define DUNLIN_AGENT_GREETING_H
+
+#include "agent/base/buf.h"
+#include "agent/config.h"
+#include "gossip/gossip.h"
+#include "net/secret.h"
+
+struct greeting {
+	const struct config *config; /* borrowed */
+	const char *config_path;     /* borrowed; NULL: none was given */
+	struct peer_id id;
+	struct flock_id flock;
+	struct peer_addr listen, advertise;
+};
+
+int greeting_print(const struct greeting *g, struct buf *out) MUST_CHECK;
+
+/* A word as a shell reads it back: as it is, or in single quotes. */
+int shell_word(struct buf *out, const char *word) MUST_CHECK;
+
+#endif
