@@ -2,6 +2,7 @@
 /* Config files, the environment and the options table. */
 #include "agent/cli.h"
 #include "agent/options.h"
+#include "agent/textlist.h"
 #include "tests/unit/support.h"
 
 #include <math.h>
@@ -48,7 +49,7 @@ static void test_table_is_sound(void **state)
 		bool negated;
 		config_defaults(&c);
 		assert_int_equal(setting_find(s->key), i);
-		assert_int_equal(setting_find_flag(s->flag, &negated), i);
+		assert_int_equal(setting_find_flag(s->flag, s->taken_by, &negated), i);
 		assert_false(negated);
 		assert_true(s->offset + s->size <= sizeof c);
 		assert_non_null(s->help);
@@ -78,7 +79,8 @@ static void test_settings_do_not_overlap(void **state)
 			const struct setting *a = &settings[i], *b = &settings[j];
 			assert_true(a->offset + a->size <= b->offset ||
 			            b->offset + b->size <= a->offset);
-			assert_string_not_equal(a->flag, b->flag);
+			if (a->taken_by & b->taken_by)
+				assert_string_not_equal(a->flag, b->flag);
 			if (a->env && b->env)
 				assert_string_not_equal(a->env, b->env);
 		}
@@ -224,6 +226,71 @@ static void test_settings_together(void **state)
 	expect_inside("{\"train\": {\"batch\": 1048576, \"accumulate\": 2}}", "batch × accumulate");
 	expect_inside("{\"run\": {\"device\": \"cuda:\"}}", "run.device: wants auto");
 	expect("{\"run\": {\"device\": \"cuda:3\"}}", "");
+}
+
+static void test_settings_of_an_agent(void **state)
+{
+	(void)state;
+	expect("{\"agent\": {\"name\": \"heron-2_b\", \"listen\": \":0\", \"advertise\": "
+	       "\"h.example:1\",\n\"seeds\": [\"[::1]:7946\", \"10.0.0.5:1\"], \"keys\": []}}",
+	        "");
+	expect("{\"agent\": {\"name\": \"a/b\",\n\"listen\": \"7946\",\n\"advertise\": "
+	       "\":1\",\n\"seeds\": [\"::1:7946\", \"h:0\", \"h h:1\"]}}",
+	        "f.json:1: agent.name: has letters, digits, - and _, and does not begin with -\n"
+	        "f.json:2: agent.listen: \"7946\": the port is missing, as in "
+	        "heron.example:7946\n"
+	        "f.json:3: agent.advertise: \":1\": the host is missing\n"
+	        "f.json:4: agent.seeds: \"::1:7946\": an IPv6 address is written in brackets, "
+	        "[::1]:7946\n"
+	        "f.json:4: agent.seeds: \"h:0\": wants a host and its port\n"
+	        "f.json:4: agent.seeds: \"h h:1\": not the name or address of a host\n");
+	expect_inside("{\"agent\": {\"name\": \"-a\"}}", "agent.name: has letters");
+	expect_inside("{\"agent\": {\"listen\": \"h:65536\"}}", "a port is a number up to 65535");
+	expect_inside("{\"agent\": {\"listen\": \"h:\"}}", "the port is missing");
+	expect_inside(
+	        "{\"agent\": {\"listen\": \"[::1:1\"}}", "IPv6 address is written [::1]:7946");
+	expect_inside("{\"agent\": {\"listen\": \"[h]:1\"}}", "in brackets is not an IPv6");
+	expect_inside("{\"agent\": {\"seeds\": \"a:1\"}}", "wants a list of strings, not a string");
+	expect_inside("{\"agent\": {\"seeds\": [1]}}", "wants a list of strings, not of a number");
+	expect_inside(
+	        "{\"agent\": {\"keys\": [\"a\",\n\"\"]}}", "f.json:2: agent.keys: an item is");
+	expect_inside("{\"agent\": {\"keys\": [\"a\", \"b\", \"c\", \"d\"]}}",
+	        "agent.keys: more than 3 of them");
+}
+
+static void test_lists(void **state)
+{
+	(void)state;
+	const struct setting *keys = &settings[setting_find("agent.keys")];
+	struct config c;
+	struct buf out;
+	char why[SETTING_WHY], *long_text = calloc(1, LIMIT_LIST + 1);
+	config_defaults(&c);
+	assert_int_equal(textlist_count(c.agent.keys), 0);
+	assert_int_equal(setting_set_text(keys, &c, "a,b c", why), 0);
+	assert_memory_equal(c.agent.keys, "a\0b c\0", 7);
+	/* What is wrong leaves the list as it was. */
+	assert_int_equal(setting_set_text(keys, &c, "x,,y", why), ERR_INVALID);
+	assert_int_equal(setting_set_text(keys, &c, "1,2,3,4", why), ERR_INVALID);
+	memset(long_text, 'x', LIMIT_LIST);
+	assert_int_equal(setting_set_text(keys, &c, long_text, why), ERR_INVALID);
+	assert_non_null(strstr(why, "longer than"));
+	assert_memory_equal(c.agent.keys, "a\0b c\0", 7);
+	long_text[LIMIT_LIST - 6] = 0; /* one byte too many beside a and b c */
+	assert_int_equal(setting_add(keys, &c, long_text, why), ERR_INVALID);
+	long_text[LIMIT_LIST - 8] = 0;
+	assert_int_equal(setting_add(keys, &c, long_text, why), 0);
+	assert_int_equal(textlist_count(c.agent.keys), 3);
+	const char *items[3];
+	assert_int_equal(textlist_items(c.agent.keys, items, 2), 2);
+	assert_string_equal(items[1], "b c");
+	assert_int_equal(setting_set_text(keys, &c, "\"q\",z", why), 0);
+	buf_init(&out, 4096);
+	assert_int_equal(setting_print(keys, &c, &out), 0);
+	assert_string_equal(out.data, "[\"\\\"q\\\"\", \"z\"]");
+	buf_close(&out);
+	free(long_text);
+	config_close(&c);
 }
 
 static void test_syntax_faults_say_where_and_what(void **state)
@@ -524,6 +591,8 @@ int main(void)
 	        cmocka_unit_test(test_problems_of_one_line_keep_their_order),
 	        cmocka_unit_test(test_too_many_problems_are_counted),
 	        cmocka_unit_test(test_settings_together),
+	        cmocka_unit_test(test_settings_of_an_agent),
+	        cmocka_unit_test(test_lists),
 	        cmocka_unit_test(test_syntax_faults_say_where_and_what),
 	        cmocka_unit_test(test_nesting_and_counts_are_bounded),
 	        cmocka_unit_test(test_layers),
