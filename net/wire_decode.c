@@ -8,6 +8,7 @@
 #include "net/wire.h"
 #include "net/wire_scan.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define ANY UINT64_MAX
@@ -234,5 +235,6 @@ int wire_decode(const uint8_t *bytes, size_t len, struct wire_message *out, stru
 	}
 	out->kind = kinds[k].kind;
 	get_body(&in, n, kinds[k].fields, out);
+	assert(in.code || in.at == in.end);
 	return in.code;
 }

@@ -97,6 +97,16 @@ static void test_what_does_not_open(void **state)
 	assert_true(other.recv_hint != ba.recv_hint);
 	link_up(&other, &b, &c, 9, 5, flock);
 	assert_int_equal(datagram_open(&other, packet, n, out, &len), ERR_MISMATCH);
+	/* A member who knows everything but the secret half of either identity. */
+	uint8_t guess[32];
+	assert_int_equal(datagram_shared(guess, c.identity, &a.id), 0);
+	datagram_init(&other, &(struct datagram_pair){.shared = guess,
+	                              .secret = flock,
+	                              .self = b.id,
+	                              .peer = a.id,
+	                              .self_generation = 9,
+	                              .peer_generation = 5});
+	assert_int_equal(datagram_open(&other, packet, n, out, &len), ERR_MISMATCH);
 	/* Any changed bit, any other length. */
 	for (size_t i = 0; i < n; i++) {
 		packet[i] ^= (uint8_t)(1 << i % 8);

@@ -245,6 +245,8 @@ static void test_order(void **state)
 	q->n = 0;
 	send_frame(q, FRAME_MESSAGE, 0, 50);
 	assert_int_equal(receive(q, 1000, NULL), ERR_MISMATCH);
+	struct err e;
+	assert_int_equal(frame_finish(&q->r, &e), ERR_MISMATCH);
 	stop(p);
 	stop(q);
 	free(p);
