@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Every limit of the program in one table, to be shown. The network's own carry their meaning where
- * they are defined; the others get theirs here, and a test that reads the headers misses any that is
- * not in the table. */
+ * they are defined; the others get theirs here, and a test that reads the headers misses any that
+ * is not in the table. */
 #include "net/limits.h"
 
 #include "agent/base/limits.h"
