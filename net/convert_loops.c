@@ -14,8 +14,7 @@
 
 #include <string.h>
 
-#define LANES 16
-#define BLOCK 1024 /* parameters: their differences stay in the first-level cache */
+#define LANES 8
 
 #define SIGN 0x80000000u
 #define INFINITE 0x7f800000u
@@ -39,12 +38,13 @@ ALWAYS float float_of(uint32_t u)
 
 /* The nearest bf16, as the upper half of the word; the lower half is noise. Adding just under half
  * of the last place, and one more if that place is odd, carries exactly when rounding up is due. A
- * NaN must not be carried into the sign. */
+ * NaN must not be carried into the sign; chosen by a mask, which every compiler vectorises. */
 ALWAYS uint32_t round_bf16(float x)
 {
 	uint32_t u = bits_of(x);
 	uint32_t rounded = u + 0x7fffu + (u >> 16 & 1u);
-	return (u & ~SIGN) > INFINITE ? u | QUIET : rounded;
+	uint32_t nan = 0u - ((u & ~SIGN) > INFINITE);
+	return (rounded & ~nan) | ((u | QUIET) & nan);
 }
 
 /* Q(s): what the peer reads of us. */
@@ -65,6 +65,11 @@ ALWAYS uint32_t word(enum convert_format f, const uint8_t *wire, size_t i)
 	return u;
 }
 
+ALWAYS uint32_t larger(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
 static void pack(enum convert_format f, uint8_t *restrict wire, const float *restrict s, size_t n)
 {
 	if (f == CONVERT_FP32) {
@@ -77,39 +82,40 @@ static void pack(enum convert_format f, uint8_t *restrict wire, const float *res
 	}
 }
 
-/* n is at most BLOCK; f and difference are constants where this is used. Two loops, for the
- * compiler vectorises each, but not the two in one. */
-ALWAYS void take_block(enum convert_format f, bool difference, float *restrict out,
-        const uint8_t *restrict wire, const float *restrict s, size_t n, uint32_t *restrict top,
-        double sum[restrict LANES])
-{
-	float d[BLOCK];
-	uint32_t most = *top;
-	for (size_t i = 0; i < n; i++) {
-		uint32_t u = word(f, wire, i), magnitude = u & ~SIGN;
-		float y = float_of(u);
-		most = magnitude > most ? magnitude : most;
-		d[i] = y - quantised(f, s[i]);
-		out[i] = difference ? d[i] : y;
-	}
-	*top = most;
-	size_t whole = n - n % LANES;
-	for (size_t i = 0; i < whole; i += LANES)
-		for (size_t l = 0; l < LANES; l++)
-			sum[l] += (double)d[i + l] * (double)d[i + l];
-	for (size_t i = whole; i < n; i++)
-		sum[0] += (double)d[i] * (double)d[i];
-}
-
-ALWAYS void take_all(enum convert_format f, bool difference, float *out, const uint8_t *wire,
-        const float *s, size_t n, struct convert_sums *sums)
+/* f and difference are constants where this is used. A row of short loops over the lanes: the
+ * compiler makes each a few instructions, where it gives up on all of them in one. */
+ALWAYS void take_all(enum convert_format f, bool difference, float *restrict out,
+        const uint8_t *restrict wire, const float *restrict s, size_t n,
+        struct convert_sums *restrict sums)
 {
 	double sum[LANES] = {0};
-	for (size_t i = 0; i < n; i += BLOCK)
-		take_block(f, difference, out + i, wire + i * convert_word(f), s + i,
-		        n - i < BLOCK ? n - i : BLOCK, &sums->top, sum);
-	for (size_t l = 0; l < LANES; l++)
+	uint32_t top[LANES] = {0};
+	size_t whole = n - n % LANES;
+	for (size_t i = 0; i < whole; i += LANES) {
+		uint32_t u[LANES];
+		float d[LANES];
+		for (size_t l = 0; l < LANES; l++)
+			u[l] = word(f, wire, i + l);
+		for (size_t l = 0; l < LANES; l++)
+			top[l] = larger(top[l], u[l] & ~SIGN);
+		for (size_t l = 0; l < LANES; l++)
+			d[l] = float_of(u[l]) - quantised(f, s[i + l]);
+		for (size_t l = 0; l < LANES; l++)
+			sum[l] += (double)d[l] * (double)d[l];
+		for (size_t l = 0; l < LANES; l++)
+			out[i + l] = difference ? d[l] : float_of(u[l]);
+	}
+	for (size_t i = whole; i < n; i++) {
+		uint32_t u = word(f, wire, i);
+		float d = float_of(u) - quantised(f, s[i]);
+		top[0] = larger(top[0], u & ~SIGN);
+		sum[0] += (double)d * (double)d;
+		out[i] = difference ? d : float_of(u);
+	}
+	for (size_t l = 0; l < LANES; l++) {
 		sums->distance2 += sum[l];
+		sums->top = larger(sums->top, top[l]);
+	}
 }
 
 static void take(enum convert_format f, float *out, const uint8_t *wire, const float *s, size_t n,
