@@ -25,7 +25,7 @@ _Static_assert(AEAD_OFFER_MAX >= 3, "our own ciphers must fit into an offer");
 	X(WIRE_BYTES_MAX, 2048, "bytes of the largest message that we send")                       \
 	X(WIRE_HELLO_MAX, 384, "bytes of the largest payload in a handshake")                      \
 	X(WIRE_WORDS_MAX, 200, "bytes of text in a refusal or a goodbye")                          \
-	X(FRAME_MESSAGE_MAX, 65536, "bytes of a frame on the control channel")                     \
+	X(FRAME_MESSAGE_MAX, 16384, "bytes of a frame on the control channel")                     \
 	X(FRAME_CHUNK_MAX, 1048576, "bytes of parameters in one frame")                            \
 	X(FRAME_REKEY_FRAMES, 65536, "frames sealed under one key")                                \
 	X(FRAME_REKEY_BYTES, 1073741824, "bytes sealed under one key, and one frame more")         \
