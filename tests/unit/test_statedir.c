@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/* The state directory: its lock between real processes, known peers through damage and back; and
+ * what else of an agent's start needs no network: places, addresses, the greeting. */
+#include "agent/greeting.h"
+#include "agent/hostport.h"
+#include "agent/places.h"
+#include "agent/statedir.h"
+#include "agent/textlist.h"
+#include "net/transport.h"
+#include "tests/unit/support.h"
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+static char *path_in(void **state, const char *name)
+{
+	static char path[512];
+	snprintf(path, sizeof path, "%s/%s", (char *)*state, name);
+	return path;
+}
+
+static struct peer_addr addr(const char *text)
+{
+	struct peer_addr a;
+	assert_int_equal(peer_addr_parse(text, &a, NULL), 0);
+	return a;
+}
+
+static void test_folder_is_private(void **state)
+{
+	struct statedir d;
+	struct stat st;
+	struct err e;
+	const char *path = path_in(state, "new/deep/state");
+	assert_int_equal(statedir_open(&d, path, &e), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0700);
+	statedir_close(&d);
+	assert_int_equal(statedir_open(&d, path, &e), 0); /* again */
+	statedir_close(&d);
+	assert_int_equal(chmod(path, 0770), 0);
+	assert_int_equal(statedir_open(&d, path, &e), ERR_INVALID);
+	assert_non_null(strstr(e.msg, "chmod go-w"));
+	path = path_in(state, "file");
+	write_file(path, "x", 1);
+	assert_true(statedir_open(&d, path, &e) < 0);
+	assert_non_null(strstr(e.msg, "not a folder"));
+	assert_true(statedir_open(&d, path_in(state, "file/in"), &e) < 0);
+	/* Trailing and double slashes are the same folder. */
+	assert_int_equal(folder_make_private(path_in(state, "slash//"), &e), 0);
+	assert_int_equal(stat(path_in(state, "slash"), &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0700);
+}
+
+/* In another process: what a second agent would be told. */
+static int open_elsewhere(const char *path, char said[256])
+{
+	int pipes[2], status;
+	assert_int_equal(pipe(pipes), 0);
+	pid_t child = fork();
+	if (child == 0) {
+		struct statedir d;
+		struct err e = {0};
+		int rc = statedir_open(&d, path, &e);
+		ssize_t n = write(pipes[1], e.msg, sizeof e.msg);
+		_exit(n == sizeof e.msg ? -rc : 99);
+	}
+	assert_int_equal(read(pipes[0], said, 256), 256);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	close(pipes[0]);
+	close(pipes[1]);
+	return -WEXITSTATUS(status);
+}
+
+static void test_one_agent_at_a_time(void **state)
+{
+	struct statedir d;
+	struct err e;
+	char said[256], pid[32];
+	const char *path = path_in(state, "locked");
+	assert_int_equal(statedir_open(&d, path, &e), 0);
+	assert_int_equal(open_elsewhere(path, said), ERR_BUSY);
+	snprintf(pid, sizeof pid, "process %ld:", (long)getpid());
+	assert_non_null(strstr(said, pid));
+	assert_non_null(strstr(said, "--name"));
+	statedir_close(&d);
+	assert_int_equal(open_elsewhere(path, said), 0);
+	/* It has ended, and so the lock is free whatever it left behind. */
+	assert_int_equal(statedir_open(&d, path, &e), 0);
+	statedir_close(&d);
+}
+
+static void test_peers_are_kept(void **state)
+{
+	struct statedir d;
+	struct err e, damage;
+	struct peer_addr many[STATEDIR_PEERS], met[STATEDIR_PEERS];
+	int n = -1;
+	assert_int_equal(statedir_open(&d, path_in(state, "peers"), &e), 0);
+	assert_int_equal(statedir_load_peers(&d, met, &n, &damage, &e), 0);
+	assert_int_equal(n, 0);
+	assert_int_equal(damage.code, 0);
+	for (int i = 0; i < STATEDIR_PEERS; i++) {
+		many[i] = addr(i % 2 ? "10.0.0.5:1" : "[2001:db8:1111:2222:3333:4444:5555:6666]:1");
+		many[i].port = (uint16_t)(65535 - i);
+	}
+	assert_int_equal(statedir_save_peers(&d, many, STATEDIR_PEERS, &e), 0);
+	assert_int_equal(statedir_load_peers(&d, met, &n, &damage, &e), 0);
+	assert_int_equal(n, STATEDIR_PEERS);
+	assert_memory_equal(met, many, sizeof many);
+	assert_int_equal(statedir_save_peers(&d, many, 0, &e), 0);
+	assert_int_equal(statedir_load_peers(&d, met, &n, &damage, &e), 0);
+	assert_int_equal(n, 0);
+	statedir_close(&d);
+}
+
+static void test_damaged_peers_are_put_aside(void **state)
+{
+	static const char *const bad[] = {"", "{\"version\": 1, \"peers\": [\"10.0.0.5:1\"",
+	        "{\"version\": 2, \"peers\": []}", "[]", "{\"version\": 1, \"peers\": [1]}",
+	        "{\"version\": 1, \"peers\": [\"h:1\"]}",
+	        "{\"version\": 1, \"peers\": [\"1.2.3.4:0\"]}", "\xff\xfe\0"};
+	struct statedir d;
+	struct err e, damage;
+	struct peer_addr met[STATEDIR_PEERS];
+	struct stat st;
+	char path[LIMIT_PATH + 16], aside[LIMIT_PATH + 32];
+	int n;
+	assert_int_equal(statedir_open(&d, path_in(state, "damaged"), &e), 0);
+	snprintf(path, sizeof path, "%s/peers.json", d.path);
+	snprintf(aside, sizeof aside, "%s.damaged", path);
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		write_file(path, bad[i], strlen(bad[i]));
+		n = -1;
+		assert_int_equal(statedir_load_peers(&d, met, &n, &damage, &e), 0);
+		assert_int_equal(n, 0);
+		assert_true(damage.code != 0 && damage.msg[0]);
+		assert_int_equal(stat(path, &st), -1);
+		assert_int_equal(stat(aside, &st), 0);
+	}
+	/* Too large, and too many. */
+	struct buf text;
+	buf_init(&text, 1 << 20);
+	assert_int_equal(buf_printf(&text, "{\"version\": 1, \"peers\": ["), 0);
+	for (int i = 0; i <= STATEDIR_PEERS; i++)
+		assert_int_equal(buf_printf(&text, "%s\"1.2.3.4:5\"", i ? "," : ""), 0);
+	assert_int_equal(buf_printf(&text, "]}%70000s", ""), 0);
+	write_file(path, text.data, text.len);
+	assert_int_equal(statedir_load_peers(&d, met, &n, &damage, &e), 0);
+	assert_int_equal(damage.code, ERR_LIMIT);
+	write_file(path, text.data, text.len - 70000);
+	assert_int_equal(statedir_load_peers(&d, met, &n, &damage, &e), 0);
+	assert_int_equal(n, 0);
+	assert_non_null(strstr(damage.msg, "more than 256"));
+	buf_close(&text);
+	statedir_close(&d);
+}
+
+static void test_places(void **state)
+{
+	(void)state;
+	struct config c;
+	struct err e;
+	char out[LIMIT_PATH];
+	config_defaults(&c);
+	setenv("HOME", "/home/h", 1);
+	unsetenv("XDG_STATE_HOME");
+	unsetenv("XDG_RUNTIME_DIR");
+	assert_int_equal(place_state(&c, out, &e), 0);
+	assert_string_equal(out, "/home/h/.local/state/dunlin/agent");
+	assert_int_equal(place_socket(&c, out, &e), 0);
+	assert_string_equal(out, "/home/h/.local/state/dunlin/agent/agent.sock");
+	setenv("XDG_STATE_HOME", "relative", 1); /* to be ignored */
+	assert_int_equal(place_state(&c, out, &e), 0);
+	assert_string_equal(out, "/home/h/.local/state/dunlin/agent");
+	setenv("XDG_STATE_HOME", "/s", 1);
+	setenv("XDG_RUNTIME_DIR", "/r", 1);
+	strcpy(c.agent.name, "two");
+	assert_int_equal(place_state(&c, out, &e), 0);
+	assert_string_equal(out, "/s/dunlin/two");
+	assert_int_equal(place_socket(&c, out, &e), 0);
+	assert_string_equal(out, "/r/dunlin/two.sock");
+	strcpy(c.agent.state_dir, "own");
+	assert_int_equal(place_socket(&c, out, &e), 0);
+	assert_string_equal(out, "own/agent.sock");
+	strcpy(c.agent.socket, "x.sock");
+	assert_int_equal(place_socket(&c, out, &e), 0);
+	assert_string_equal(out, "x.sock");
+	memset(c.agent.socket, 'x', 108);
+	assert_int_equal(place_socket(&c, out, &e), ERR_LIMIT);
+	assert_non_null(strstr(e.msg, "--socket"));
+	c.agent.state_dir[0] = 0;
+	unsetenv("XDG_STATE_HOME");
+	unsetenv("HOME");
+	assert_int_equal(place_state(&c, out, &e), ERR_NOTFOUND);
+	assert_non_null(strstr(e.msg, "--state-dir"));
+	config_close(&c);
+}
+
+static void test_addresses(void **state)
+{
+	(void)state;
+	struct hostport h;
+	struct peer_addr a;
+	struct err e;
+	assert_int_equal(hostport_parse(":0", &h, &e), 0);
+	assert_int_equal(hostport_resolve(&h, &a, &e), 0);
+	assert_int_equal(a.family, 4);
+	assert_true(hostport_any(&a));
+	assert_int_equal(hostport_parse("[::]:65535", &h, &e), 0);
+	assert_int_equal(h.port, 65535);
+	assert_int_equal(hostport_resolve(&h, &a, &e), 0);
+	assert_true(a.family == 6 && hostport_any(&a));
+	assert_int_equal(hostport_parse("127.0.0.1:7", &h, &e), 0);
+	assert_int_equal(hostport_resolve(&h, &a, &e), 0);
+	assert_false(hostport_any(&a));
+	assert_int_equal(hostport_interface("lo", &a, &e), 0);
+	assert_true(a.family == 4 && a.ip[0] == 127);
+	assert_int_equal(hostport_interface("no-such", &a, &e), ERR_NOTFOUND);
+	assert_non_null(strstr(e.msg, "ip link"));
+	a = hostport_primary(4);
+	assert_true(a.family == 4 && a.port == 0 && !hostport_any(&a));
+	a = hostport_primary(6);
+	assert_true(a.family == 6 && a.port == 0 && !hostport_any(&a));
+}
+
+static void test_greeting(void **state)
+{
+	(void)state;
+	static struct config c;
+	struct greeting g = {.config = &c, .config_path = "it's mine.json"};
+	struct buf out;
+	config_defaults(&c);
+	assert_int_equal(textlist_add(c.agent.keys, sizeof c.agent.keys, "a.key"), 0);
+	assert_int_equal(textlist_add(c.agent.keys, sizeof c.agent.keys, "b c.key"), 0);
+	g.listen = addr("0.0.0.0:7946");
+	g.advertise = addr("[2001:db8::5]:7946");
+	buf_init(&out, 65536);
+	assert_int_equal(greeting_print(&g, &out), 0);
+	assert_non_null(strstr(out.data, "dunlin 0000000000000000"));
+	assert_non_null(strstr(out.data, "listening on 0.0.0.0:7946\n"));
+	assert_non_null(strstr(out.data,
+	        "join from elsewhere:  dunlin agent --config 'it'\\''s mine.json' --key a.key "
+	        "--key 'b c.key' --seed '[2001:db8::5]:7946'\n"));
+	c.agent.dialable = false;
+	out.len = 0;
+	assert_int_equal(greeting_print(&g, &out), 0);
+	assert_null(strstr(out.data, "--seed"));
+	buf_close(&out);
+	config_close(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(test_folder_is_private),
+	        cmocka_unit_test(test_one_agent_at_a_time),
+	        cmocka_unit_test(test_peers_are_kept),
+	        cmocka_unit_test(test_damaged_peers_are_put_aside),
+	        cmocka_unit_test(test_places),
+	        cmocka_unit_test(test_addresses),
+	        cmocka_unit_test(test_greeting),
+	};
+	return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
