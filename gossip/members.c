@@ -348,12 +348,16 @@ bool gossip__wants_accusation(const struct gossip *g, const struct accusation *a
 	if (peer_id_equal(&a->about, &self->record.id))
 		return !g->left && a->generation == self->record.generation &&
 		       a->incarnation == self->record.incarnation;
-	if (peer_id_equal(&a->by, &self->record.id) || peer_id_equal(&a->by, &a->about))
-		return false; /* ours are ours to make, and nobody accuses itself */
+	if (peer_id_equal(&a->by, &a->about))
+		return false; /* nobody accuses itself */
+	bool ours = peer_id_equal(&a->by, &self->record.id);
 	uint32_t i = gossip__find(g, &a->about);
-	if (i == NONE || gossip__find(g, &a->by) == NONE)
+	if (i == NONE || (!ours && gossip__find(g, &a->by) == NONE))
 		return false; /* an accuser nobody knows may be anyone's invention */
 	const struct member *m = &g->members[i];
+	/* Ours are ours to make, but for those of an earlier life whose state was lost. */
+	if (ours && (!m->hearsay || !gossip__present(m)))
+		return false;
 	/* Only of what the accused itself has signed: a liar who could accuse a later incarnation
 	 * would put one out of reach of its owner. What is ahead of us comes again. */
 	if (a->generation != m->record.generation || a->incarnation != m->record.incarnation)
