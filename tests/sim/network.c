@@ -115,8 +115,9 @@ static uint32_t pack(struct sim *s, uint32_t from, uint32_t to, const struct gos
 	p->from = from;
 	p->to = to;
 	sim_message_copy(&p->message, m);
+	/* A forger signs what it likes itself. */
 	for (uint32_t u = 0; u < p->message.n_updates; u++)
-		if (p->message.update[u].ours)
+		if (p->message.update[u].ours && !s->node[from].forger)
 			truth_sign(s, key, &p->message.update[u]);
 	if (m->kind == MESSAGE_SKETCH && p->message.sketch.ours)
 		truth_sign_sketch(s, key, &p->message.sketch);
