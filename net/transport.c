@@ -28,6 +28,7 @@
 #define BACKLOG 512
 #define TOGETHER_MS 10000 /* two connections so close in time were dialled at once */
 #define DATAGRAMS_AT_ONCE 64
+#define SAY_PER_SECOND 5
 
 uint64_t transport__now(const struct transport *t)
 {
@@ -36,13 +37,28 @@ uint64_t transport__now(const struct transport *t)
 
 void transport__say(struct transport *t, enum transport_level level, const char *fmt, ...)
 {
-	char text[256];
+	char text[300];
 	va_list ap;
 	if (!t->config.callbacks.say_cb || t->closing)
 		return;
+	/* Strangers cause most of these: they must not fill a disk. */
+	uint64_t second = transport__now(t) / 1000;
+	if (second != t->said_second) {
+		t->said_second = second;
+		t->said = 0;
+	}
+	if (t->said++ >= SAY_PER_SECOND) {
+		t->unsaid++;
+		return;
+	}
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
+	int n = vsnprintf(text, 256, fmt, ap);
 	va_end(ap);
+	if (t->unsaid > 0 && n >= 0) {
+		n = n < 255 ? n : 255;
+		snprintf(text + n, sizeof text - (size_t)n, " (%u more were left out)", t->unsaid);
+		t->unsaid = 0;
+	}
 	t->config.callbacks.say_cb(t->config.callbacks.arg, level, text);
 }
 

@@ -146,6 +146,8 @@ struct transport {
 	struct links links;
 	struct transport_counters counters;
 	struct peer_addr bound;
+	uint64_t said_second; /* lines for the log in this second */
+	uint32_t said, unsaid;
 	int handles; /* open ones; the last to close frees */
 	bool closing;
 	void (*closed_cb)(void *arg);
