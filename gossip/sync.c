@@ -224,8 +224,12 @@ void gossip__heal(struct gossip *g)
 	i = gossip__pick(g, is_cut_off);
 	if (i != NONE)
 		gossip__sync_to(g, &g->members[i].record.id, &g->members[i].record.addr, true);
-	if (g->config.n_seeds > 0)
-		resolve(g, (int)rng_below(&g->rng, (uint64_t)g->config.n_seeds));
+	/* A random one; whoever is alone cannot afford to guess wrong, and asks for a few. */
+	int first =
+	        g->config.n_seeds > 0 ? (int)rng_below(&g->rng, (uint64_t)g->config.n_seeds) : 0;
+	int wanted = gossip__n_present(g) == 0 ? GOSSIP_RESOLVES_MAX : 1;
+	for (int k = 0; k < wanted && k < g->config.n_seeds; k++)
+		resolve(g, (first + k) % g->config.n_seeds);
 	try_remembered(g);
 }
 
@@ -242,9 +246,13 @@ void gossip__resolved(struct gossip *g, const struct gossip_event *e)
 	int n = e->resolved.n < GOSSIP_SEED_ADDRESSES ? e->resolved.n : GOSSIP_SEED_ADDRESSES;
 	if (n < 1)
 		return;
-	const struct peer_addr *a = &e->resolved.address[rng_below(&g->rng, (uint64_t)n)];
-	if (!known_alive(g, a))
-		gossip__sync_to(g, NULL, a, true);
+	int first = (int)rng_below(&g->rng, (uint64_t)n),
+	    wanted = gossip__n_present(g) == 0 ? n : 1;
+	for (int k = 0; k < wanted; k++) {
+		const struct peer_addr *a = &e->resolved.address[(first + k) % n];
+		if (!known_alive(g, a))
+			gossip__sync_to(g, NULL, a, true);
+	}
 }
 
 void gossip__remember(struct gossip *g, const struct peer_addr *a)
