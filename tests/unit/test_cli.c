@@ -3,6 +3,7 @@
  * of the tables. Where a list differs, the right one is printed: it is copied between its marks. */
 #include "agent/cli.h"
 #include "agent/options.h"
+#include "agent/textlist.h"
 #include "tests/unit/support.h"
 
 /* Text for a man page: hyphens that stay hyphens when they are copied. */
@@ -171,6 +172,41 @@ static void test_arguments_and_own_flags(void **state)
 	unsetenv("DUNLIN_CONFIG");
 }
 
+static void test_lists(void **state)
+{
+	(void)state;
+	const struct setting *keys = &settings[setting_find("agent.keys")];
+	struct config c;
+	struct buf out;
+	char why[SETTING_WHY], *long_text = calloc(1, LIMIT_LIST + 1);
+	config_defaults(&c);
+	assert_int_equal(textlist_count(c.agent.keys), 0);
+	assert_int_equal(setting_set_text(keys, &c, "a,b c", why), 0);
+	assert_memory_equal(c.agent.keys, "a\0b c\0", 7);
+	/* What is wrong leaves the list as it was. */
+	assert_int_equal(setting_set_text(keys, &c, "x,,y", why), ERR_INVALID);
+	assert_int_equal(setting_set_text(keys, &c, "1,2,3,4", why), ERR_INVALID);
+	memset(long_text, 'x', LIMIT_LIST);
+	assert_int_equal(setting_set_text(keys, &c, long_text, why), ERR_INVALID);
+	assert_non_null(strstr(why, "longer than"));
+	assert_memory_equal(c.agent.keys, "a\0b c\0", 7);
+	long_text[LIMIT_LIST - 6] = 0; /* one byte too many beside a and b c */
+	assert_int_equal(setting_add(keys, &c, long_text, why), ERR_INVALID);
+	long_text[LIMIT_LIST - 8] = 0;
+	assert_int_equal(setting_add(keys, &c, long_text, why), 0);
+	assert_int_equal(textlist_count(c.agent.keys), 3);
+	const char *items[3];
+	assert_int_equal(textlist_items(c.agent.keys, items, 2), 2);
+	assert_string_equal(items[1], "b c");
+	assert_int_equal(setting_set_text(keys, &c, "\"q\",z", why), 0);
+	buf_init(&out, 4096);
+	assert_int_equal(setting_print(keys, &c, &out), 0);
+	assert_string_equal(out.data, "[\"\\\"q\\\"\", \"z\"]");
+	buf_close(&out);
+	free(long_text);
+	config_close(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -180,6 +216,7 @@ int main(void)
 	        cmocka_unit_test(test_man_page_names_subcommands_and_flags),
 	        cmocka_unit_test(test_exit_codes),
 	        cmocka_unit_test(test_arguments_and_own_flags),
+	        cmocka_unit_test(test_lists),
 	};
 	unsetenv("DUNLIN_CONFIG");
 	for (int i = 0; i < n_settings; i++)

@@ -2,7 +2,6 @@
 /* Config files, the environment and the options table. */
 #include "agent/cli.h"
 #include "agent/options.h"
-#include "agent/textlist.h"
 #include "tests/unit/support.h"
 
 #include <math.h>
@@ -256,41 +255,6 @@ static void test_settings_of_an_agent(void **state)
 	        "{\"agent\": {\"keys\": [\"a\",\n\"\"]}}", "f.json:2: agent.keys: an item is");
 	expect_inside("{\"agent\": {\"keys\": [\"a\", \"b\", \"c\", \"d\"]}}",
 	        "agent.keys: more than 3 of them");
-}
-
-static void test_lists(void **state)
-{
-	(void)state;
-	const struct setting *keys = &settings[setting_find("agent.keys")];
-	struct config c;
-	struct buf out;
-	char why[SETTING_WHY], *long_text = calloc(1, LIMIT_LIST + 1);
-	config_defaults(&c);
-	assert_int_equal(textlist_count(c.agent.keys), 0);
-	assert_int_equal(setting_set_text(keys, &c, "a,b c", why), 0);
-	assert_memory_equal(c.agent.keys, "a\0b c\0", 7);
-	/* What is wrong leaves the list as it was. */
-	assert_int_equal(setting_set_text(keys, &c, "x,,y", why), ERR_INVALID);
-	assert_int_equal(setting_set_text(keys, &c, "1,2,3,4", why), ERR_INVALID);
-	memset(long_text, 'x', LIMIT_LIST);
-	assert_int_equal(setting_set_text(keys, &c, long_text, why), ERR_INVALID);
-	assert_non_null(strstr(why, "longer than"));
-	assert_memory_equal(c.agent.keys, "a\0b c\0", 7);
-	long_text[LIMIT_LIST - 6] = 0; /* one byte too many beside a and b c */
-	assert_int_equal(setting_add(keys, &c, long_text, why), ERR_INVALID);
-	long_text[LIMIT_LIST - 8] = 0;
-	assert_int_equal(setting_add(keys, &c, long_text, why), 0);
-	assert_int_equal(textlist_count(c.agent.keys), 3);
-	const char *items[3];
-	assert_int_equal(textlist_items(c.agent.keys, items, 2), 2);
-	assert_string_equal(items[1], "b c");
-	assert_int_equal(setting_set_text(keys, &c, "\"q\",z", why), 0);
-	buf_init(&out, 4096);
-	assert_int_equal(setting_print(keys, &c, &out), 0);
-	assert_string_equal(out.data, "[\"\\\"q\\\"\", \"z\"]");
-	buf_close(&out);
-	free(long_text);
-	config_close(&c);
 }
 
 static void test_syntax_faults_say_where_and_what(void **state)
@@ -592,7 +556,6 @@ int main(void)
 	        cmocka_unit_test(test_too_many_problems_are_counted),
 	        cmocka_unit_test(test_settings_together),
 	        cmocka_unit_test(test_settings_of_an_agent),
-	        cmocka_unit_test(test_lists),
 	        cmocka_unit_test(test_syntax_faults_say_where_and_what),
 	        cmocka_unit_test(test_nesting_and_counts_are_bounded),
 	        cmocka_unit_test(test_layers),
