@@ -56,7 +56,7 @@ run --version
 expect "version" 0 '' '^dunlin [0-9]'
 run trian
 expect "unknown subcommand" 2 'unknown subcommand "trian"; did you mean "train"?' ''
-for sub in train eval export inspect config keygen; do
+for sub in train eval export inspect config keygen agent status peers leave; do
 	run "$sub" --help
 	expect "$sub --help" 0 '' "^Usage: dunlin $sub"
 done
@@ -195,6 +195,88 @@ sed 's/"test_images": "", "test_labels": ""/"test_images": "other", "test_labels
 run config check other.json
 expect "a test set of another shape" 4 'data.test_images: other sizes' ''
 
+# Agents. State and sockets stay in our folder.
+export XDG_STATE_HOME=$dir/state XDG_RUNTIME_DIR=$dir/run
+run status
+expect "no agent" 9 'no agent answers at .*/run/dunlin/agent.sock: start one' ''
+run leave --socket x.sock
+expect "no agent at that socket" 9 'no agent answers at x.sock' ''
+run agent
+expect "an agent needs a key" 3 'agent.keys: .*--key FILE; .dunlin keygen' ''
+run agent --key none.key
+expect "a key that is not there" 3 'agent.keys: .*none.key' ''
+"$dunlin" keygen --out k.key >/dev/null
+run agent --key k.key --name a/b --listen 7946 --seed heron
+expect "an agent's settings" 3 'agent.name: has letters' ''
+grep -q 'agent.listen: "7946": the port is missing' err &&
+	grep -q 'agent.seeds: "heron": the port is missing' err
+verdict "all of them at once" $?
+run agent --key k.key --key k.key --key k.key --key k.key
+expect "keys too many" 2 '--key: more than 3 of them' ''
+run agent --key k.key --interface no-such
+expect "no such interface" 3 'agent.interface: there is no network interface "no-such"' ''
+run agent --key k.key --listen 127.0.0.1:1 --interface lo
+expect "interface and host" 3 'agent.interface: agent.listen names a host already' ''
+echo 12 >list
+run agent --key k.key --allow list
+expect "a list that is wrong" 3 'list: line 1: an id has 64 digits' ''
+DUNLIN_TEST_PROTOCOL=3-2 run agent --key k.key
+expect "protocol versions of a test" 3 'DUNLIN_TEST_PROTOCOL: wants two numbers' ''
+DUNLIN_SEEDS=a:1,b run agent --key k.key
+expect "seeds of the environment" 3 'agent.seeds: "b": the port' ''
+DUNLIN_SEEDS=a:1,b run agent --key k.key --seed '[::1]:' --seed c
+grep -q '"\[::1\]:"' err && grep -q '"c"' err && ! grep -q '"b"' err
+verdict "a flag replaces them, and may be repeated" $?
+run train --seed heron:7946
+expect "another meaning of --seed" 2 '--seed: wants a whole number' ''
+run agent --print-limits
+expect "limits" 0 '' '^LIMIT_CONFIG_BYTES  *1048576  bytes of a config'
+mkdir open && chmod 777 open
+run agent --key k.key --state-dir open
+expect "a state folder that others may write to" 1 'chmod go-w' ''
+: >plain
+run agent --key k.key --listen 127.0.0.1:0 --socket plain
+expect "a socket's path that is taken" 1 'plain is there and is not a socket' ''
+run agent --key k.key --listen 192.0.2.1:0
+expect "an address that is not ours" 1 '192.0.2.1' ''
+
+"$dunlin" agent --key k.key --listen 127.0.0.1:0 >agent.out 2>agent.err </dev/null &
+agent=$!
+trap 'kill "$agent" 2>/dev/null; rm -rf "$dir"' EXIT
+for ((i = 0; i < 600; i++)); do
+	grep -q '^join' agent.out && break
+	kill -0 "$agent" 2>/dev/null || break
+	sleep 0.05
+done
+grep -qE '^join from elsewhere:  dunlin agent --key k.key --seed 127.0.0.1:[1-9][0-9]*$' agent.out
+verdict "it says how to join it" $?
+run status
+expect "status" 0 '' '^peers    0 alive'
+[ "$(sed -n 's/^dunlin //p' agent.out)" = "$(sed -n 's/^id *//p' out)" ]
+verdict "the same id" $?
+run status --json
+expect "status --json" 0 '' '^{"ok":true,"name":"agent","id":"[0-9a-f]\{64\}",.*}$'
+run peers
+expect "peers" 0 '' '^no peers yet$'
+run peers --json
+expect "peers --json" 0 '' '^{"ok":true,"peers":\[\]}$'
+[ "$(stat -c %a run/dunlin run/dunlin/agent.sock state/dunlin/agent | xargs)" = "700 600 700" ]
+verdict "socket and state are the owner's" $?
+run agent --key k.key --listen 127.0.0.1:0
+expect "one agent of a name" 1 "another agent runs with this state, process $agent: .*--name" ''
+run agent --key k.key --listen 127.0.0.1:0 --state-dir second --socket run/dunlin/agent.sock
+expect "one agent at a socket" 1 'an agent answers at run/dunlin/agent.sock' ''
+run leave
+expect "leave" 0 '' '^agent has left its flock$'
+wait "$agent"
+status=$?
+expect "and it ended well" 0
+[ ! -e run/dunlin/agent.sock ]
+verdict "its socket is gone" $?
+run status
+expect "nobody is left" 9 'no agent answers' ''
+trap 'rm -rf "$dir"' EXIT
+
 if [ -w /dev/full ]; then
 	"$dunlin" config init >/dev/full 2>err
 	status=$?
@@ -232,6 +314,10 @@ complete_at "$dunlin" train --no-res
 expect "completes switches" 0 '' '^--no-resume$'
 complete_at "$dunlin" config ch
 expect "completes actions" 0 '' '^check$'
+complete_at "$dunlin" agent --profile ''
+expect "completes an agent's choices" 0 '' '^wan$'
+complete_at "$dunlin" status --so
+expect "completes flags of status" 0 '' '^--socket$'
 complete_at "$dunlin" train --config fin
 expect "completes files" 0 '' '^fine.json$'
 
