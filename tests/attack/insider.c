@@ -14,9 +14,7 @@
 
 static int stand(struct session *s, const struct attacker *a)
 {
-	int rc = session_dial(s, a, 5, NO_DAMAGE);
-	if (rc == 0)
-		rc = session_shake(s, a);
+	int rc = session_open(s, a, 5);
 	if (rc != 0)
 		printf("a session does not come about: %s\n", err_text(rc));
 	return rc;

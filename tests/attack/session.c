@@ -208,6 +208,20 @@ int session_shake(struct session *s, const struct attacker *a)
 	return rc;
 }
 
+int session_open(struct session *s, const struct attacker *a, unsigned from)
+{
+	long long end = now_ms() + PATIENCE_S * 1000;
+	for (;;) {
+		int rc = session_dial(s, a, from, NO_DAMAGE);
+		if (rc == 0)
+			rc = session_shake(s, a);
+		if (rc != ERR_IO || s->received > 0 || now_ms() > end)
+			return rc;
+		session_close(s);
+		poll(NULL, 0, 100);
+	}
+}
+
 int session_send_bytes(struct session *s, enum frame_type type, const uint8_t *bytes, size_t len)
 {
 	uint8_t out[FRAME_MESSAGE_MAX + FRAME_OVERHEAD_MAX];

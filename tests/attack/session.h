@@ -54,6 +54,8 @@ int dial_from(unsigned n, const struct sockaddr_in *to);
  * silence after our cut included. The session is closed in any case by session_close. */
 int session_dial(struct session *s, const struct attacker *a, unsigned from, struct damage d);
 int session_shake(struct session *s, const struct attacker *a);
+/* Both, patiently: an agent that closes without a byte may have had enough of strangers for now. */
+int session_open(struct session *s, const struct attacker *a, unsigned from);
 int session_send(struct session *s, const struct wire_message *m);
 int session_send_bytes(struct session *s, enum frame_type type, const uint8_t *bytes, size_t len);
 /* The next message that the agent sends. */

@@ -40,9 +40,7 @@ int attack_wrong_key(struct attack *k)
 static int overhear(struct attack *k, uint8_t *out, size_t *len)
 {
 	struct session s;
-	int rc = session_dial(&s, &k->attacker[0], 2, NO_DAMAGE);
-	if (rc == 0)
-		rc = session_shake(&s, &k->attacker[0]);
+	int rc = session_open(&s, &k->attacker[0], 2);
 	memcpy(out, s.first, s.first_len);
 	*len = s.first_len;
 	session_close(&s);

@@ -33,14 +33,14 @@ extra_clean_up() {
 
 # hub NAME: a bridge in a namespace.
 hub() {
-	ip netns add "$space-$1" && ip -n "$space-$1" link add br type bridge &&
-		ip -n "$space-$1" link set br up
+	ip netns add "$space-$1" && ip -n "$space-$1" link add switch type bridge &&
+		ip -n "$space-$1" link set switch up
 }
 # plug HUB HOST NUMBER: a namespace with the addresses 10.77.0.NUMBER and fd77::NUMBER.
 plug() {
 	ip netns add "$space-$2" &&
 		ip link add "$2" netns "$space-$1" type veth peer name eth netns "$space-$2" &&
-		ip -n "$space-$1" link set "$2" master br up &&
+		ip -n "$space-$1" link set "$2" master switch up &&
 		ip -n "$space-$2" addr add "10.77.0.$3/24" dev eth &&
 		ip -n "$space-$2" addr add "fd77::$3/64" dev eth nodad &&
 		ip -n "$space-$2" link set lo up && ip -n "$space-$2" link set eth up
@@ -48,8 +48,8 @@ plug() {
 # join HUB HUB: a wire between them, named after the second.
 join() {
 	ip link add "$2" netns "$space-$1" type veth peer name up netns "$space-$2" &&
-		ip -n "$space-$1" link set "$2" master br up &&
-		ip -n "$space-$2" link set up master br up
+		ip -n "$space-$1" link set "$2" master switch up &&
+		ip -n "$space-$2" link set up master switch up
 }
 # deaf FROM NUMBER: what FROM sends to that host is lost, though not the other way; hears: undone.
 deaf() {

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #define POLL_MS 50
+#define ANSWER_MS 10000 /* for one answer: an agent may stand still */
 #define ANSWER_MAX (8u << 20)
 
 static long long now_ms(void)
@@ -50,9 +51,10 @@ static int dial(const char *path)
 	return fd;
 }
 
-/* One line from fd, or NULL when it ends, grows too long or takes beyond the deadline. */
-static char *read_line(int fd, long long deadline)
+/* One line from fd, or NULL when it ends, grows too long or takes too long. */
+static char *read_line(int fd)
 {
+	long long deadline = now_ms() + ANSWER_MS;
 	size_t len = 0, cap = 4096;
 	char *line = malloc(cap);
 	while (line) {
@@ -79,7 +81,7 @@ static char *read_line(int fd, long long deadline)
 }
 
 /* The answer to one request, NULL if there is none. */
-static cJSON *ask(const char *path, const char *cmd, long long deadline)
+static cJSON *ask(const char *path, const char *cmd)
 {
 	char request[64];
 	int n = snprintf(request, sizeof request, "{\"cmd\":\"%s\"}\n", cmd);
@@ -89,7 +91,7 @@ static cJSON *ask(const char *path, const char *cmd, long long deadline)
 	cJSON *answer = NULL;
 	char *line = NULL;
 	if (send(fd, request, (size_t)n, MSG_NOSIGNAL) == n)
-		line = read_line(fd, deadline);
+		line = read_line(fd);
 	if (line)
 		answer = cJSON_Parse(line);
 	free(line);
@@ -135,11 +137,10 @@ static void field_text(const cJSON *object, const char *path, size_t len, char o
 }
 
 /* A field, ID:FIELD or FIELD, at a socket. False: no answer. */
-static bool look_up(
-        const char *path, const char *field, size_t len, long long deadline, char out[256])
+static bool look_up(const char *path, const char *field, size_t len, char out[256])
 {
 	const char *colon = memchr(field, ':', len);
-	cJSON *answer = ask(path, colon ? "peers" : "status", deadline);
+	cJSON *answer = ask(path, colon ? "peers" : "status");
 	if (!answer)
 		return false;
 	const cJSON *object = answer;
@@ -154,7 +155,7 @@ static bool look_up(
 }
 
 /* Whether a condition holds at a socket; what was found goes into out. */
-static bool holds(const char *path, const char *condition, long long deadline, char out[256])
+static bool holds(const char *path, const char *condition, char out[256])
 {
 	size_t len = strcspn(condition, "=!<>");
 	const char *op = condition + len;
@@ -164,7 +165,7 @@ static bool holds(const char *path, const char *condition, long long deadline, c
 	}
 	const char *value = op + (*op == '=' ? 1 : 2);
 	snprintf(out, 256, "no answer");
-	if (!look_up(path, condition, len, deadline, out))
+	if (!look_up(path, condition, len, out))
 		return false;
 	if (*op == '=')
 		return strcmp(out, value) == 0;
@@ -183,7 +184,7 @@ static bool all_hold(char **sockets, int n, char **conditions, int m, long long 
 		bool waited = false;
 		for (int i = 0; i < n * m; i++) {
 			const char *path = sockets[i / m], *c = conditions[i % m];
-			while (!holds(path, c, deadline, found)) {
+			while (!holds(path, c, found)) {
 				if (now_ms() >= deadline) {
 					fprintf(stderr, "ctl: %s: wanted %s, found \"%s\"\n", path,
 					        c, found);
@@ -203,7 +204,7 @@ int main(int argc, char **argv)
 	if (argc >= 4 && strcmp(argv[1], "get") == 0) {
 		for (int i = 3; i < argc; i++) {
 			char value[256];
-			if (!look_up(argv[2], argv[i], strlen(argv[i]), now_ms() + 60000, value)) {
+			if (!look_up(argv[2], argv[i], strlen(argv[i]), value)) {
 				fprintf(stderr, "ctl: %s does not answer\n", argv[2]);
 				return 1;
 			}

@@ -180,4 +180,4 @@ all_leave() {
 }
 
 # new_key FILE: a flock of its own.
-new_key() { "$dunlin" keygen --out "$1"; }
+new_key() { "$dunlin" keygen --out "$1" >/dev/null; }
