@@ -11,13 +11,15 @@ new_key "$dir/other.key" || exit 99
 # ---- sixteen agents, and most of what can happen to them
 
 flock() {
-	local i all=() seed
+	local i all=(a1) seed joins
 	check "a first agent" start a0 || return
-	check "it prints the line that joins it" \
-		grep -q "^join .*dunlin agent .*--seed 127.0.0.1:${port[a0]}" "$dir/a0.out"
 	seed=127.0.0.1:${port[a0]}
-	for i in {1..15}; do begin "a$i" --listen 127.0.0.1:0 --seed "$seed" && all+=("a$i"); done
-	check "15 more" ready "${all[@]}"
+	eval "joins=($(sed -n 's/^join from elsewhere:  dunlin agent //p' "$dir/a0.out"))"
+	key='' begin a1 --listen 127.0.0.1:0 "${joins[@]}"
+	check "a second, started by the line that the first has printed" ready a1
+	check "joins it" await a1 a0 -- peers.alive=1
+	for i in {2..15}; do begin "a$i" --listen 127.0.0.1:0 --seed "$seed" && all+=("a$i"); done
+	check "14 more" ready "${all[@]}"
 	check "16 agents find each other through one seed" await a0 "${all[@]}" -- peers.alive=15
 
 	# One stands still; meanwhile others crash.

@@ -47,9 +47,9 @@ plug() {
 }
 # join HUB HUB: a wire between them, named after the second.
 join() {
-	ip link add "$2" netns "$space-$1" type veth peer name up netns "$space-$2" &&
+	ip link add "$2" netns "$space-$1" type veth peer name wire netns "$space-$2" &&
 		ip -n "$space-$1" link set "$2" master switch up &&
-		ip -n "$space-$2" link set up master switch up
+		ip -n "$space-$2" link set wire master switch up
 }
 # deaf FROM NUMBER: what FROM sends to that host is lost, though not the other way; hears: undone.
 deaf() {
@@ -175,7 +175,7 @@ six() {
 			seeds=(--seed "[fd77::1]:${port[s1]}")
 		}
 	done
-	check "its line to join" grep -q -- "--seed \[fd77::1\]:${port[s1]}" "$dir/s1.out"
+	check "its line to join" grep -qF -- "--seed '[fd77::1]:${port[s1]}'" "$dir/s1.out"
 	check "three more" ready "${all[@]}"
 	check "they are one flock" await "${all[@]}" -- peers.alive=3
 	crash s1
