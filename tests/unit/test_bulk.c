@@ -398,6 +398,7 @@ struct stream {
 	float send[WORDS], own[WORDS], staging[WORDS];
 	uint8_t bytes[WORDS * 4 + 8 * FRAME_OVERHEAD_MAX];
 	size_t len;
+	struct err err; /* of the last feed */
 };
 
 static struct bulk_plan stream_plan(struct stream *s, const float *send)
@@ -412,19 +413,17 @@ static struct bulk_plan stream_plan(struct stream *s, const float *send)
 	};
 }
 
-/* A whole direction in memory. */
-static void stream_init(struct stream *s)
+/* Our side's bytes of s->send. */
+static void stream_seal(struct stream *s)
 {
 	struct frame_bulk k = test_keys();
 	struct bulk_out o;
 	const uint8_t *bytes;
 	size_t len;
-	memset(s, 0, sizeof *s);
-	for (int i = 0; i < WORDS; i++)
-		s->send[i] = (float)i + 0.5f;
+	int rc;
 	struct bulk_plan p = stream_plan(s, s->send);
 	assert_int_equal(bulk_out_init(&o, &p, k.from_dialler), 0);
-	int rc;
+	s->len = 0;
 	while ((rc = bulk_out_next(&o, &bytes, &len, NULL)) > 0) {
 		assert_true(s->len + len <= sizeof s->bytes);
 		memcpy(s->bytes + s->len, bytes, len);
@@ -436,13 +435,21 @@ static void stream_init(struct stream *s)
 	bulk_out_close(&o);
 }
 
+/* A whole direction in memory. */
+static void stream_init(struct stream *s)
+{
+	memset(s, 0, sizeof *s);
+	for (int i = 0; i < WORDS; i++)
+		s->send[i] = (float)i + 0.5f;
+	stream_seal(s);
+}
+
 /* Feeds len bytes, at most step at a time; what bulk_in_fed said last. *used: how many it took. */
 static int stream_feed(struct stream *s, size_t len, size_t step, size_t *used)
 {
 	struct frame_bulk k = test_keys();
 	struct bulk_plan p = stream_plan(s, s->own);
 	struct bulk_in in;
-	struct err e;
 	size_t at = 0;
 	int rc = 0;
 	assert_int_equal(bulk_in_init(&in, &p, k.from_dialler), 0);
@@ -454,10 +461,10 @@ static int stream_feed(struct stream *s, size_t len, size_t step, size_t *used)
 		assert_true(n > 0);
 		memcpy(to, s->bytes + at, n);
 		at += n;
-		rc = bulk_in_fed(&in, n, &e);
+		rc = bulk_in_fed(&in, n, &s->err);
 	}
 	if (rc < 0)
-		assert_int_equal(bulk_in_fed(&in, 0, &e), rc);
+		assert_int_equal(bulk_in_fed(&in, 0, NULL), rc);
 	bulk_in_close(&in);
 	if (used)
 		*used = at;
@@ -532,15 +539,36 @@ static void test_length_at_once(void **state)
 	assert_int_equal(stream_feed(&s, FRAME_HEADER_BYTES, SIZE_MAX, NULL), ERR_FORMAT);
 }
 
-/* Finite numbers whose difference from ours is not. */
-static void test_too_far(void **state)
+/* Well sealed, of the right length, and not a chunk. */
+static void test_other_type(void **state)
+{
+	(void)state;
+	struct stream s;
+	struct frame_bulk k = test_keys();
+	struct frame_writer w;
+	stream_init(&s);
+	assert_int_equal(frame_writer_init(&w, aead_list[0], k.from_dialler, SMALL), 0);
+	assert_int_equal(
+	        frame_seal(&w, FRAME_MESSAGE, (const uint8_t *)s.send, SMALL, s.bytes, &s.len), 0);
+	frame_writer_close(&w);
+	assert_int_equal(stream_feed(&s, s.len, SIZE_MAX, NULL), ERR_FORMAT);
+}
+
+/* Who is told to have it: the peer, or the two together. */
+static void test_not_finite(void **state)
 {
 	(void)state;
 	struct stream s;
 	stream_init(&s);
-	for (int i = 0; i < WORDS; i++)
-		s.own[i] = i == 40 ? INFINITY : 0;
+	s.send[40] = -INFINITY;
+	stream_seal(&s);
 	assert_int_equal(stream_feed(&s, s.len, SIZE_MAX, NULL), ERR_NONFINITE);
+	assert_non_null(strstr(s.err.msg, "parameters 32 to 47 of the peer"));
+	s.send[40] = 3e38f;
+	s.own[40] = -3e38f;
+	stream_seal(&s);
+	assert_int_equal(stream_feed(&s, s.len, SIZE_MAX, NULL), ERR_NONFINITE);
+	assert_non_null(strstr(s.err.msg, "parameters 32 to 47 differ"));
 }
 
 int main(void)
@@ -561,7 +589,8 @@ int main(void)
 	        cmocka_unit_test(test_flip_anywhere),
 	        cmocka_unit_test(test_order),
 	        cmocka_unit_test(test_length_at_once),
-	        cmocka_unit_test(test_too_far),
+	        cmocka_unit_test(test_other_type),
+	        cmocka_unit_test(test_not_finite),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
