@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 #define PEERS_EVERY_MS 60000
-#define PEERS_FIRST_MS 5000 /* sooner, for an agent that crashes young */
+#define PEERS_LOOK_MS 5000 /* the first peers are kept soon: an agent may be killed young */
 
 enum { ON_INT, ON_TERM, ON_HUP, N_SIGNALS };
 static const int signals[N_SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
@@ -51,6 +51,7 @@ struct agent {
 	struct upkeep upkeep;
 	uv_timer_t timer;
 	uv_signal_t signal[N_SIGNALS];
+	uint64_t kept_ms; /* when peers were last kept; 0: not yet */
 	bool leaving;
 };
 
@@ -216,8 +217,15 @@ static void on_signal(uv_signal_t *s, int signum)
 static void on_timer(uv_timer_t *t)
 {
 	struct agent *a = t->data;
-	if (!a->leaving)
-		upkeep_peers(&a->upkeep, node_gossip(a->node));
+	if (a->leaving)
+		return;
+	const struct gossip *g = node_gossip(a->node);
+	uint64_t now = uv_now(&a->loop);
+	bool due = a->kept_ms ? now - a->kept_ms >= PEERS_EVERY_MS : gossip_count(g) > 0;
+	if (!due)
+		return;
+	a->kept_ms = now;
+	upkeep_peers(&a->upkeep, g);
 }
 
 static void on_generation(void *arg, uint64_t generation)
@@ -281,6 +289,7 @@ static int open_network(struct agent *a, struct err *e)
 {
 	struct control_config control = {.loop = &a->loop,
 	        .path = a->socket,
+	        .idle_ms = CONTROL_IDLE_MS,
 	        .arg = a,
 	        .look_cb = on_look,
 	        .leave_cb = leave};
@@ -334,7 +343,7 @@ static int run(struct agent *a)
 	} else {
 		for (int i = 0; i < N_SIGNALS; i++)
 			uv_signal_start(&a->signal[i], on_signal, signals[i]);
-		uv_timer_start(&a->timer, on_timer, PEERS_FIRST_MS, PEERS_EVERY_MS);
+		uv_timer_start(&a->timer, on_timer, PEERS_LOOK_MS, PEERS_LOOK_MS);
 		status = greet(a);
 		node_start(a->node);
 		if (status != EXIT_OK)

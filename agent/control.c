@@ -222,7 +222,7 @@ static struct client_end **find_place(struct control *c)
 		if (c->client[i]->active_ms < (*oldest)->active_ms)
 			oldest = &c->client[i];
 	}
-	if (uv_now(c->config.loop) - (*oldest)->active_ms < CONTROL_IDLE_MS)
+	if (uv_now(c->config.loop) - (*oldest)->active_ms < c->config.idle_ms)
 		return NULL;
 	drop(*oldest);
 	return oldest;

@@ -40,6 +40,7 @@ struct control_view {
 struct control_config {
 	uv_loop_t *loop;  /* borrowed */
 	const char *path; /* copied */
+	uint64_t idle_ms; /* CONTROL_IDLE_MS; a test may be less patient */
 	void *arg;
 	void (*look_cb)(void *arg, struct control_view *out);
 	void (*leave_cb)(void *arg); /* asked for; the answer is on its way */

@@ -124,6 +124,10 @@ static void begin(struct upkeep *u)
 void upkeep_peers(struct upkeep *u, const struct gossip *g)
 {
 	upkeep_choose(&u->next, g, &u->known);
+	if (!u->busy && u->next.n == u->known.n &&
+	        memcmp(u->next.addr, u->known.addr, (size_t)u->known.n * sizeof *u->known.addr) ==
+	                0)
+		return; /* the disk has them already */
 	u->want_peers = true;
 	begin(u);
 }

@@ -4,7 +4,6 @@
  * client waits. The core behind it is a real one that was told of members. */
 #include "agent/control.h"
 #include "agent/jsontext.h"
-#include "agent/upkeep.h"
 #include "tests/unit/support.h"
 
 #include <cjson/cJSON.h>
@@ -22,6 +21,7 @@ struct fixture {
 	void *memory;
 	struct gossip_actions *actions;
 	char path[108];
+	uint64_t idle_ms; /* 0: as usual */
 	int left;
 	bool closed;
 };
@@ -117,20 +117,30 @@ static void on_closed(void *arg)
 
 static int listen_at(struct fixture *f, struct err *e)
 {
-	struct control_config c = {
-	        .loop = &f->loop, .path = f->path, .arg = f, .look_cb = look, .leave_cb = on_leave};
+	struct control_config c = {.loop = &f->loop,
+	        .path = f->path,
+	        .idle_ms = f->idle_ms ? f->idle_ms : CONTROL_IDLE_MS,
+	        .arg = f,
+	        .look_cb = look,
+	        .leave_cb = on_leave};
 	return control_new(&f->control, &c, e);
 }
 
-static void begin(struct fixture *f, void **state, uint32_t members)
+static void begin_with(struct fixture *f, void **state, uint32_t members, uint64_t idle_ms)
 {
 	struct err e;
 	memset(f, 0, sizeof *f);
+	f->idle_ms = idle_ms;
 	snprintf(f->path, sizeof f->path, "%s/run/c.sock", (char *)*state);
 	make_core(f, members);
 	assert_int_equal(uv_loop_init(&f->loop), 0);
 	if (listen_at(f, &e))
 		fail_msg("%s", e.msg);
+}
+
+static void begin(struct fixture *f, void **state, uint32_t members)
+{
+	begin_with(f, state, members, 0);
 }
 
 static void end(struct fixture *f)
@@ -466,6 +476,32 @@ static void test_too_many_clients(void **state)
 	end(&f);
 }
 
+/* Whoever has been silent for longest gives way, busy ones do not. */
+static void test_idle_client_gives_way(void **state)
+{
+	struct fixture f;
+	int fd[CONTROL_CLIENTS_MAX];
+	begin_with(&f, state, 0, 5);
+	for (int i = 0; i < CONTROL_CLIENTS_MAX; i++) {
+		fd[i] = dial(&f);
+		cJSON_Delete(ask(&f, fd[i], "{\"cmd\":\"version\"}\n"));
+	}
+	for (uint64_t from = uv_now(&f.loop); uv_now(&f.loop) < from + 10;)
+		uv_run(&f.loop, UV_RUN_NOWAIT);
+	for (int i = 0; i < CONTROL_CLIENTS_MAX; i++)
+		if (i != 7)
+			cJSON_Delete(ask(&f, fd[i], "{\"cmd\":\"version\"}\n"));
+	int extra = dial(&f);
+	cJSON *o = ask(&f, extra, "{\"cmd\":\"version\"}\n");
+	assert_true(cJSON_IsTrue(at(o, "ok")));
+	cJSON_Delete(o);
+	expect_end(&f, fd[7]);
+	close(extra);
+	for (int i = 0; i < CONTROL_CLIENTS_MAX; i++)
+		close(fd[i]);
+	end(&f);
+}
+
 static void test_leave(void **state)
 {
 	struct fixture f;
@@ -528,40 +564,6 @@ static void test_socket_file(void **state)
 	unlink(other.path);
 }
 
-static void test_whom_to_remember(void **state)
-{
-	(void)state;
-	struct fixture f;
-	static struct upkeep_peers out, before;
-	memset(&f, 0, sizeof f);
-	make_core(&f, 6); /* 0, 2 and 4 are dialable */
-	add_member(&f, 1,
-	        (struct gossip_update){.kind = UPDATE_ACCUSATION,
-	                .accusation = {.about = id_of(0),
-	                        .generation = 5,
-	                        .incarnation = 1,
-	                        .by = id_of(1),
-	                        .dead = true}});
-	struct gossip_update gone = record_of(2);
-	gone.record.left = true;
-	gone.record.version = 1;
-	add_member(&f, 2, gone);
-	before.n = 2;
-	before.addr[0] = addr_of(4);
-	before.addr[1] = addr_of(77);
-	upkeep_choose(&out, f.g, &before);
-	assert_int_equal(out.n, 3);
-	assert_int_equal(out.addr[0].ip[3], 4);
-	assert_int_equal(out.addr[1].ip[3], 0);
-	assert_int_equal(out.addr[2].ip[3], 77);
-	for (before.n = 0; before.n < STATEDIR_PEERS; before.n++)
-		before.addr[before.n] = addr_of(1000 + (uint32_t)before.n);
-	upkeep_choose(&out, f.g, &before);
-	assert_int_equal(out.n, STATEDIR_PEERS);
-	assert_int_equal(out.addr[0].ip[3], 4);
-	free_core(&f);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -572,9 +574,9 @@ int main(void)
 	        cmocka_unit_test(test_end_of_input),
 	        cmocka_unit_test(test_client_that_does_not_read),
 	        cmocka_unit_test(test_too_many_clients),
+	        cmocka_unit_test(test_idle_client_gives_way),
 	        cmocka_unit_test(test_leave),
 	        cmocka_unit_test(test_socket_file),
-	        cmocka_unit_test(test_whom_to_remember),
 	};
 	signal(SIGPIPE, SIG_IGN); /* as main does */
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -6,6 +6,7 @@
 #include "agent/places.h"
 #include "agent/statedir.h"
 #include "agent/textlist.h"
+#include "agent/upkeep.h"
 #include "net/transport.h"
 #include "tests/unit/support.h"
 
@@ -156,6 +157,64 @@ static void test_damaged_peers_are_put_aside(void **state)
 	statedir_close(&d);
 }
 
+/* ---- whom to remember, out of what a core knows */
+
+static void tell(struct gossip *g, struct gossip_update u)
+{
+	static struct gossip_actions actions;
+	struct gossip_message m = {.kind = MESSAGE_GOSSIP, .n_updates = 1, .update = {u}};
+	struct gossip_event e = {
+	        .kind = EVENT_RECEIVED, .now_ms = 1, .received = {{{1}}, {0}, CHANNEL_STREAM, &m}};
+	assert_true(gossip_wants(g, &u));
+	gossip_step(g, &e, &actions);
+}
+
+static struct gossip_update member(uint8_t n, bool left)
+{
+	return (struct gossip_update){.kind = UPDATE_RECORD,
+	        .record = {.id = {{n}},
+	                .generation = 1,
+	                .nonce = n,
+	                .incarnation = 1,
+	                .version = left,
+	                .left = left,
+	                .dialable = n % 2,
+	                .addr = {4, {10, 0, 0, n}, 7946}}};
+}
+
+static void test_whom_to_remember(void **state)
+{
+	(void)state;
+	static struct upkeep_peers out, before;
+	static struct gossip_actions actions;
+	struct gossip_config c = {
+	        .profile = gossip_lan, .generation = 1, .nonce = 1, .members_max = 8};
+	struct gossip_event start = {.kind = EVENT_START, .now_ms = 1};
+	struct gossip *g;
+	void *memory = calloc(1, gossip_size(&c));
+	assert_int_equal(gossip_init(&g, memory, gossip_size(&c), &c, NULL), 0);
+	gossip_step(g, &start, &actions);
+	for (uint8_t n = 1; n <= 6; n++) /* 1, 3 and 5 are dialable */
+		tell(g, member(n, false));
+	tell(g, (struct gossip_update){.kind = UPDATE_ACCUSATION,
+	                .accusation = {{{1}}, .generation = 1, .incarnation = 1, {{2}}, true}});
+	tell(g, member(3, true));
+	before.n = 2;
+	before.addr[0] = addr("10.0.0.5:7946");
+	before.addr[1] = addr("10.0.0.77:7946");
+	upkeep_choose(&out, g, &before);
+	assert_int_equal(out.n, 3);
+	assert_int_equal(out.addr[0].ip[3], 5); /* alive */
+	assert_int_equal(out.addr[1].ip[3], 1); /* dead: it may come back */
+	assert_int_equal(out.addr[2].ip[3], 77);
+	for (before.n = 0; before.n < STATEDIR_PEERS; before.n++)
+		before.addr[before.n] = (struct peer_addr){4, {11, 0, 0, (uint8_t)before.n}, 7946};
+	upkeep_choose(&out, g, &before);
+	assert_int_equal(out.n, STATEDIR_PEERS);
+	assert_int_equal(out.addr[0].ip[3], 5);
+	free(memory);
+}
+
 static void test_places(void **state)
 {
 	(void)state;
@@ -257,6 +316,7 @@ int main(void)
 	        cmocka_unit_test(test_one_agent_at_a_time),
 	        cmocka_unit_test(test_peers_are_kept),
 	        cmocka_unit_test(test_damaged_peers_are_put_aside),
+	        cmocka_unit_test(test_whom_to_remember),
 	        cmocka_unit_test(test_places),
 	        cmocka_unit_test(test_addresses),
 	        cmocka_unit_test(test_greeting),
