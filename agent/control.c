@@ -106,13 +106,12 @@ static void on_written(uv_write_t *w, int status)
 		serve(k);
 }
 
-/* Sends what is in out, and reads no more until it is gone. */
+/* Sends what is in out. Nothing is read meanwhile: on_read has stopped it. */
 static void send_out(struct client_end *k)
 {
 	uv_buf_t b = uv_buf_init(k->out.data, (unsigned)k->out.len);
 	k->writing = true;
 	k->write.data = k;
-	uv_read_stop((uv_stream_t *)&k->pipe);
 	if (uv_write(&k->write, (uv_stream_t *)&k->pipe, &b, 1, on_written) != 0)
 		drop(k);
 }
