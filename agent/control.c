@@ -31,7 +31,7 @@
 
 #define TEXT_OF(x) #x
 #define DECIMAL(x) TEXT_OF(x)
-#define TOO_LONG "a request has less than " DECIMAL(CONTROL_LINE_MAX) " bytes"
+#define TOO_LONG "a request has less than " DECIMAL(LIMIT_CONTROL_LINE) " bytes"
 
 struct client_end {
 	uv_pipe_t pipe; /* first */
@@ -49,12 +49,12 @@ struct control {
 	struct sockaddr_un address;
 	dev_t dev; /* of the socket's file, to remove only our own */
 	ino_t ino;
-	struct client_end *client[CONTROL_CLIENTS_MAX]; /* owned */
-	int handles;                                    /* not yet closed */
+	struct client_end *client[LIMIT_CONTROL_CLIENTS]; /* owned */
+	int handles;                                      /* not yet closed */
 	bool closing;
 	void (*closed_cb)(void *arg);
 	void *closed_arg;
-	char incoming[CONTROL_LINE_MAX]; /* of whichever client is being read */
+	char incoming[LIMIT_CONTROL_LINE]; /* of whichever client is being read */
 };
 
 /* ---- the end */
@@ -85,7 +85,7 @@ static void drop(struct client_end *k)
 {
 	if (uv_is_closing((uv_handle_t *)&k->pipe))
 		return;
-	for (int i = 0; i < CONTROL_CLIENTS_MAX; i++)
+	for (int i = 0; i < LIMIT_CONTROL_CLIENTS; i++)
 		if (k->control->client[i] == k)
 			k->control->client[i] = NULL;
 	uv_close((uv_handle_t *)&k->pipe, on_client_closed);
@@ -161,7 +161,7 @@ static void on_alloc(uv_handle_t *h, size_t wanted, uv_buf_t *b)
 {
 	struct client_end *k = (struct client_end *)(void *)h;
 	(void)wanted;
-	*b = uv_buf_init(k->control->incoming, (unsigned)(CONTROL_LINE_MAX - k->in.len));
+	*b = uv_buf_init(k->control->incoming, (unsigned)(LIMIT_CONTROL_LINE - k->in.len));
 }
 
 static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b)
@@ -192,7 +192,7 @@ static void serve(struct client_end *k)
 			drop(k);
 		return;
 	}
-	buf_init(&line, CONTROL_LINE_MAX);
+	buf_init(&line, LIMIT_CONTROL_LINE);
 	bool found;
 	do {
 		line.len = 0;
@@ -202,7 +202,7 @@ static void serve(struct client_end *k)
 		answer(k, line.data, line.len);
 	else if (k->ended)
 		drop(k);
-	else if (k->in.len == CONTROL_LINE_MAX)
+	else if (k->in.len == LIMIT_CONTROL_LINE)
 		refuse(k, TOO_LONG);
 	else if (uv_read_start((uv_stream_t *)&k->pipe, on_alloc, on_read) != 0)
 		drop(k);
@@ -215,7 +215,7 @@ static void serve(struct client_end *k)
 static struct client_end **find_place(struct control *c)
 {
 	struct client_end **oldest = &c->client[0];
-	for (int i = 0; i < CONTROL_CLIENTS_MAX; i++) {
+	for (int i = 0; i < LIMIT_CONTROL_CLIENTS; i++) {
 		if (!c->client[i])
 			return &c->client[i];
 		if (c->client[i]->active_ms < (*oldest)->active_ms)
@@ -238,8 +238,8 @@ static void on_connection(uv_stream_t *s, int status)
 	c->handles++;
 	k->control = c;
 	k->active_ms = uv_now(c->config.loop);
-	buf_init(&k->in, CONTROL_LINE_MAX);
-	buf_init(&k->out, CONTROL_OUT_MAX);
+	buf_init(&k->in, LIMIT_CONTROL_LINE);
+	buf_init(&k->out, LIMIT_CONTROL_OUT);
 	if (uv_accept(s, (uv_stream_t *)&k->pipe) != 0) {
 		drop(k);
 		return;
@@ -352,7 +352,7 @@ void control_close(struct control *c, void (*closed_cb)(void *arg), void *arg)
 	c->closing = true;
 	c->closed_cb = closed_cb;
 	c->closed_arg = arg;
-	for (int i = 0; i < CONTROL_CLIENTS_MAX; i++)
+	for (int i = 0; i < LIMIT_CONTROL_CLIENTS; i++)
 		if (c->client[i])
 			drop(c->client[i]);
 	if (c->ino && lstat(c->address.sun_path, &st) == 0 && st.st_dev == c->dev &&

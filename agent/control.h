@@ -11,6 +11,7 @@
 
 #include "agent/base/buf.h"
 #include "agent/base/err.h"
+#include "agent/base/limits.h"
 #include "agent/node.h"
 #include "gossip/gossip.h"
 #include "net/transport.h"
@@ -19,11 +20,8 @@
 #include <stdint.h>
 #include <uv.h>
 
-#define CONTROL_CLIENTS_MAX 32
-#define CONTROL_LINE_MAX 65536    /* bytes of a request */
-#define CONTROL_IDLE_MS 60000     /* a client idle for so long gives way when there are too many */
-#define CONTROL_SLICE 128         /* members printed before the loop may do something else */
-#define CONTROL_OUT_MAX (1 << 20) /* bytes of an answer, or of a slice of one, that wait */
+#define CONTROL_IDLE_MS 60000 /* a client idle for so long gives way when there are too many */
+#define CONTROL_SLICE 128     /* members printed before the loop may do something else */
 
 /* What an answer can tell of the agent, at this moment. */
 struct control_view {

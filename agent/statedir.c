@@ -161,7 +161,7 @@ int statedir_load_peers(
 	snprintf(aside, sizeof aside, "%s.damaged", path);
 	if (access(path, F_OK) != 0 && errno == ENOENT)
 		return 0;
-	buf_init(&text, STATEDIR_BYTES_MAX);
+	buf_init(&text, LIMIT_PEERS_FILE);
 	int rc = file_read(&text, path, damage);
 	if (rc == 0)
 		rc = peers_parse(text.data ? text.data : "", text.len, out, n, damage);
@@ -185,7 +185,7 @@ int statedir_save_peers(
 	char path[FILE_PATH];
 	struct buf text;
 	snprintf(path, sizeof path, "%s/peers.json", d->path);
-	buf_init(&text, STATEDIR_BYTES_MAX);
+	buf_init(&text, LIMIT_PEERS_FILE);
 	int rc = peers_print(peers, n, &text);
 	if (rc)
 		err_set(e, rc, "%s: %s", path, err_text(rc));

@@ -14,7 +14,6 @@
 #include "gossip/gossip.h"
 
 #define STATEDIR_PEERS GOSSIP_REMEMBERED /* addresses that are kept */
-#define STATEDIR_BYTES_MAX 65536         /* of peers.json */
 
 struct statedir {
 	char path[LIMIT_PATH];

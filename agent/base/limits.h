@@ -12,6 +12,11 @@
 #define LIMIT_HOST_PORT 264             /* "host:port" in a config, NUL included */
 #define LIMIT_LIST 8192                 /* bytes of a list of strings in a config */
 
+#define LIMIT_CONTROL_CLIENTS 32        /* connections to the control socket */
+#define LIMIT_CONTROL_LINE 65536        /* bytes of a request there */
+#define LIMIT_CONTROL_OUT (1u << 20)    /* bytes of an answer, or a part of one, that wait */
+#define LIMIT_PEERS_FILE 65536          /* bytes of the file of known peers */
+
 #define LIMIT_LAYERS 1024               /* layers of one model */
 #define LIMIT_DIM (1 << 24)             /* one dimension of a tensor */
 #define LIMIT_PARAMS (1ull << 33)       /* parameters of one model */

@@ -53,7 +53,7 @@ static void ask(const char *line, size_t len)
 	struct json_fault f;
 	struct buf out;
 	/* The tag comes back, perhaps escaped. */
-	buf_init(&out, CONTROL_OUT_MAX);
+	buf_init(&out, LIMIT_CONTROL_OUT);
 	MUST(control_answer(&v, line, len, &out, &rows, &then) == 0);
 	MUST((then == CONTROL_THEN_ROWS) == (rows.row != NULL));
 	for (int turns = 0; rows.row; turns++) {
@@ -83,7 +83,7 @@ static void read_peers(const char *text, size_t len)
 		return;
 	}
 	MUST(n >= 0 && n <= STATEDIR_PEERS);
-	buf_init(&out, STATEDIR_BYTES_MAX);
+	buf_init(&out, LIMIT_PEERS_FILE);
 	MUST(peers_print(met, n, &out) == 0);
 	MUST(peers_parse(out.data, out.len, again, &n_again, &e) == 0);
 	MUST(n_again == n && memcmp(met, again, (size_t)n * sizeof *met) == 0);
@@ -98,7 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	while (size > 0 && at < end) {
 		const char *stop = memchr(at, '\n', (size_t)(end - at));
 		size_t len = (size_t)((stop ? stop : end) - at);
-		if (len < CONTROL_LINE_MAX)
+		if (len < LIMIT_CONTROL_LINE)
 			ask(at, len);
 		at += len + 1;
 	}

@@ -374,18 +374,18 @@ static void test_nonsense(void **state)
 static void test_long_lines(void **state)
 {
 	struct fixture f;
-	char *text = malloc(CONTROL_LINE_MAX + 1);
+	char *text = malloc(LIMIT_CONTROL_LINE + 1);
 	begin(&f, state, 0);
 	int fd = dial(&f);
-	memset(text, ' ', CONTROL_LINE_MAX);
+	memset(text, ' ', LIMIT_CONTROL_LINE);
 	memcpy(text, "{\"cmd\":\"version\"}", 17);
-	text[CONTROL_LINE_MAX - 1] = '\n';
-	put(&f, fd, text, CONTROL_LINE_MAX);
+	text[LIMIT_CONTROL_LINE - 1] = '\n';
+	put(&f, fd, text, LIMIT_CONTROL_LINE);
 	cJSON *o = hear(&f, fd);
 	assert_true(cJSON_IsTrue(at(o, "ok")));
 	cJSON_Delete(o);
-	text[CONTROL_LINE_MAX - 1] = ' ';
-	put(&f, fd, text, CONTROL_LINE_MAX);
+	text[LIMIT_CONTROL_LINE - 1] = ' ';
+	put(&f, fd, text, LIMIT_CONTROL_LINE);
 	o = hear(&f, fd);
 	assert_non_null(strstr(at(o, "error")->valuestring, "less than 65536 bytes"));
 	cJSON_Delete(o);
@@ -452,9 +452,9 @@ static void test_client_that_does_not_read(void **state)
 static void test_too_many_clients(void **state)
 {
 	struct fixture f;
-	int fd[CONTROL_CLIENTS_MAX];
+	int fd[LIMIT_CONTROL_CLIENTS];
 	begin(&f, state, 0);
-	for (int i = 0; i < CONTROL_CLIENTS_MAX; i++) {
+	for (int i = 0; i < LIMIT_CONTROL_CLIENTS; i++) {
 		fd[i] = dial(&f);
 		cJSON *o = ask(&f, fd[i], "{\"cmd\":\"version\"}\n");
 		cJSON_Delete(o);
@@ -471,7 +471,7 @@ static void test_too_many_clients(void **state)
 	o = ask(&f, fd[5], "{\"cmd\":\"version\"}\n");
 	assert_true(cJSON_IsTrue(at(o, "ok")));
 	cJSON_Delete(o);
-	for (int i = 0; i < CONTROL_CLIENTS_MAX; i++)
+	for (int i = 0; i < LIMIT_CONTROL_CLIENTS; i++)
 		close(fd[i]);
 	end(&f);
 }
@@ -480,15 +480,15 @@ static void test_too_many_clients(void **state)
 static void test_idle_client_gives_way(void **state)
 {
 	struct fixture f;
-	int fd[CONTROL_CLIENTS_MAX];
+	int fd[LIMIT_CONTROL_CLIENTS];
 	begin_with(&f, state, 0, 5);
-	for (int i = 0; i < CONTROL_CLIENTS_MAX; i++) {
+	for (int i = 0; i < LIMIT_CONTROL_CLIENTS; i++) {
 		fd[i] = dial(&f);
 		cJSON_Delete(ask(&f, fd[i], "{\"cmd\":\"version\"}\n"));
 	}
 	for (uint64_t from = uv_now(&f.loop); uv_now(&f.loop) < from + 10;)
 		uv_run(&f.loop, UV_RUN_NOWAIT);
-	for (int i = 0; i < CONTROL_CLIENTS_MAX; i++)
+	for (int i = 0; i < LIMIT_CONTROL_CLIENTS; i++)
 		if (i != 7)
 			cJSON_Delete(ask(&f, fd[i], "{\"cmd\":\"version\"}\n"));
 	int extra = dial(&f);
@@ -497,7 +497,7 @@ static void test_idle_client_gives_way(void **state)
 	cJSON_Delete(o);
 	expect_end(&f, fd[7]);
 	close(extra);
-	for (int i = 0; i < CONTROL_CLIENTS_MAX; i++)
+	for (int i = 0; i < LIMIT_CONTROL_CLIENTS; i++)
 		close(fd[i]);
 	end(&f);
 }
