@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Which of the loops in convert_loops.c this processor can run. */
+/* Which of the loops in convert_loops.c this processor can run, and memory for them to run over. */
 #include "net/convert.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE ((size_t)2 << 20)
 
 void convert_all(const struct convert *out[CONVERT_LEVELS + 1])
 {
@@ -36,4 +40,18 @@ float convert_largest(const struct convert_sums *s)
 	float x;
 	memcpy(&x, &s->top, sizeof x);
 	return x;
+}
+
+float *convert_vector(size_t n)
+{
+	size_t bytes = n * sizeof(float);
+	if (n > (SIZE_MAX - HUGE_PAGE) / sizeof(float))
+		return NULL;
+	if (bytes < HUGE_PAGE)
+		return malloc(bytes);
+	bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+	float *v = aligned_alloc(HUGE_PAGE, bytes);
+	if (v)
+		madvise(v, bytes, MADV_HUGEPAGE); /* a wish: small pages do as well */
+	return v;
 }

@@ -362,9 +362,9 @@ static void peer_open(struct peer *p)
 {
 	static const uint8_t secret[2][FRAME_SECRET_BYTES] = {{1}, {2}};
 	size_t bytes = p->count * sizeof *p->x, cap = frame_reader_bytes(0);
-	p->x = malloc(bytes);
-	p->snapshot = malloc(bytes);
-	p->staging = malloc(bytes);
+	p->x = convert_vector(p->count);
+	p->snapshot = convert_vector(p->count);
+	p->staging = convert_vector(p->count);
 	p->read_buf = malloc(cap);
 	must(p->x && p->snapshot && p->staging && p->read_buf, "memory");
 	memset(p->snapshot, 0, bytes);

@@ -238,6 +238,21 @@ static void test_mean_stays(void **state)
 	}
 }
 
+/* Small or large, all of it is there; what cannot be is NULL. */
+static void test_vector(void **state)
+{
+	(void)state;
+	static const size_t counts[] = {1, 524287, 524288, 524289, 3000001};
+	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+		float *v = convert_vector(counts[i]);
+		assert_non_null(v);
+		memset(v, 1, counts[i] * sizeof *v);
+		free(v);
+	}
+	assert_null(convert_vector(SIZE_MAX));
+	assert_null(convert_vector(SIZE_MAX / sizeof(float)));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -248,6 +263,7 @@ int main(void)
 	        cmocka_unit_test(test_finite),
 	        cmocka_unit_test(test_overflow),
 	        cmocka_unit_test(test_mean_stays),
+	        cmocka_unit_test(test_vector),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
