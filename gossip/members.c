@@ -243,7 +243,7 @@ static void meet_ourselves(struct gossip *g, const struct member_record *r)
 	gossip__notice(g, NOTICE_GENERATION, &r->id, self->record.generation);
 }
 
-/* Directly, if it is the one that asks: it may hear of it from nobody else. */
+/* Directly, where it says it is: it may hear of it from nobody else. */
 static void tell(struct gossip *g, uint32_t i, const struct peer_addr *address, uint8_t channel)
 {
 	struct member *m = &g->members[i];
@@ -278,8 +278,8 @@ void gossip__record(struct gossip *g, const struct gossip_update *u, const struc
 		return;
 	struct member *m = &g->members[i];
 	if (!fresh && is_lost(m, r)) {
-		if (peer_id_equal(from, &r->id))
-			tell(g, i, address, channel);
+		bool itself = peer_id_equal(from, &r->id);
+		tell(g, i, itself ? address : &r->addr, itself ? channel : CHANNEL_STREAM);
 		return;
 	}
 	bool was_present = !fresh && gossip__present(m);
