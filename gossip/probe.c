@@ -223,12 +223,13 @@ void gossip__on_ping(struct gossip *g, const struct gossip_event *e)
 	if (!s)
 		return;
 	/* Whoever pings us and is held dead or suspect wants to know; so does one that has left, or
-	 * whose name we know at another address: it lost its generation, or shares its key. */
+	 * whose name we know at another address: it lost its generation, or shares its key. Behind
+	 * a NAT an address tells nothing: such a one is always told. */
 	const struct member *x = i == NONE ? NULL : &g->members[i];
 	if (x && (x->state == MEMBER_DEAD || x->state == MEMBER_SUSPECT))
 		gossip__put_accusation(g, &s->message, i);
-	bool elsewhere = x && x->record.dialable &&
-	                 !gossip__addr_equal(&x->record.addr, &e->received.address);
+	bool elsewhere = x && (!x->record.dialable ||
+	                              !gossip__addr_equal(&x->record.addr, &e->received.address));
 	if (x && (elsewhere || x->state == MEMBER_LEFT))
 		gossip__put_record(g, &s->message, i);
 	gossip__piggyback(g, &s->message, &e->received.from);
