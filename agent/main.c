@@ -4,9 +4,11 @@
 #include "agent/jsontext.h"
 #include "agent/options.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static int cmd_version(int argc, char **argv)
 {
@@ -62,8 +64,21 @@ static int cmd_help(int argc, char **argv)
 	return id == N_COMMANDS ? EXIT_USAGE : cli_help(id);
 }
 
+/* Where the caller closed stdin, stdout or stderr, the next file to be opened would take its
+ * number, and receive what is printed. Read-only: what is printed still fails, and is noticed. */
+static void fill_standard_fds(void)
+{
+	int fd;
+	do
+		fd = open("/dev/null", O_RDONLY);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
 int main(int argc, char **argv)
 {
+	fill_standard_fds();
 	/* A closed pipe is an error to report, like a full disk. */
 	signal(SIGPIPE, SIG_IGN);
 	if (argc < 2) {

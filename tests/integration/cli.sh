@@ -289,6 +289,11 @@ fi
 "$dunlin" --version >&- 2>err
 status=$?
 expect "a closed stdout is noticed" 1 'write to stdout'
+"$dunlin" agent --key k.key --name closed --listen 127.0.0.1:0 >&- 2>err </dev/null
+status=$?
+expect "an agent that cannot greet" 1 'write to stdout'
+grep -qx '[0-9]*' state/dunlin/closed/.lock
+verdict "writes nothing into other files instead" $?
 
 # The completion, asked as bash would.
 complete_at()
