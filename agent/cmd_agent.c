@@ -15,12 +15,10 @@
 #include "agent/cli.h"
 #include "agent/control.h"
 #include "agent/greeting.h"
-#include "agent/hostport.h"
 #include "agent/node.h"
-#include "agent/options.h"
 #include "agent/places.h"
-#include "agent/textlist.h"
 #include "agent/upkeep.h"
+#include "agent/wanted.h"
 
 #include <assert.h>
 #include <signal.h>
@@ -38,13 +36,9 @@ static const int signals[N_SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
 struct agent {
 	struct config config;
 	struct cli_args args;
-	char socket[LIMIT_PATH];
-	const char *seeds[GOSSIP_SEEDS_MAX]; /* into config */
-	struct secrets secrets;
-	struct lists lists;
+	struct wanted wanted;
 	struct statedir state;
 	struct identity identity;
-	struct node_config wanted;
 	uv_loop_t loop;
 	struct node *node;       /* owned; NULL: gone */
 	struct control *control; /* owned */
@@ -55,93 +49,11 @@ struct agent {
 	bool leaving;
 };
 
-/* ---- what the settings ask for */
-
-/* DUNLIN_TEST_PROTOCOL=2-3 lets a test play an agent of another version. */
-static int read_protocol(struct node_config *n, struct err *e)
-{
-	const char *text = getenv("DUNLIN_TEST_PROTOCOL");
-	unsigned lo, hi;
-	char end;
-	n->protocol_min = PROTOCOL_MIN;
-	n->protocol_max = PROTOCOL_MAX;
-	if (!text)
-		return 0;
-	if (sscanf(text, "%5u-%5u%c", &lo, &hi, &end) != 2 || lo < 1 || hi < lo || hi > 65535)
-		return err_set(e, ERR_INVALID,
-		        "environment variable DUNLIN_TEST_PROTOCOL: wants two numbers, as in 2-3");
-	n->protocol_min = (uint16_t)lo;
-	n->protocol_max = (uint16_t)hi;
-	return 0;
-}
-
-static int read_addresses(const struct config *c, struct node_config *n, struct err *e)
-{
-	struct hostport h;
-	struct peer_addr listen, own;
-	int rc = hostport_parse(c->agent.listen, &h, e);
-	if (rc == 0)
-		rc = hostport_resolve(&h, &listen, e);
-	if (rc)
-		return err_prefix(e, "agent.listen");
-	if (c->agent.interface[0]) {
-		if (!hostport_any(&listen))
-			return err_set(e, ERR_INVALID,
-			        "agent.interface: agent.listen names a host already; leave one of "
-			        "the two out");
-		rc = hostport_interface(c->agent.interface, &own, e);
-		if (rc)
-			return err_prefix(e, "agent.interface");
-		own.port = listen.port;
-		listen = own;
-	}
-	peer_addr_to(&listen, &n->listen);
-	if (c->agent.advertise[0]) {
-		rc = hostport_parse(c->agent.advertise, &h, e);
-		if (rc == 0)
-			rc = hostport_resolve(&h, &n->advertise, e);
-		return rc ? err_prefix(e, "agent.advertise") : 0;
-	}
-	/* Port 0 means the one that will be bound. */
-	if (hostport_any(&listen))
-		n->advertise = hostport_primary(listen.family);
-	return 0;
-}
-
-static int read_settings(struct agent *a, struct err *e)
-{
-	const struct config *c = &a->config;
-	const char *keys[SECRETS_MAX];
-	int n_keys = textlist_items(c->agent.keys, keys, SECRETS_MAX);
-	const char *allow = c->agent.allow[0] ? c->agent.allow : NULL;
-	const char *block = c->agent.block[0] ? c->agent.block : NULL;
-	if (n_keys == 0)
-		return err_set(e, ERR_INVALID,
-		        "agent.keys: an agent needs its flock's secret, --key FILE; `dunlin keygen "
-		        "--out FILE` makes one");
-	a->wanted.n_seeds = textlist_items(c->agent.seeds, a->seeds, GOSSIP_SEEDS_MAX);
-	a->wanted.seeds = a->seeds;
-	a->wanted.dialable = c->agent.dialable;
-	a->wanted.wan = c->agent.profile == PROFILE_WAN;
-	a->wanted.members_max = (uint32_t)c->agent.members_max;
-	a->upkeep.allow = allow;
-	a->upkeep.block = block;
-	int rc = secrets_load(&a->secrets, keys, n_keys, e);
-	if (rc)
-		return err_prefix(e, "agent.keys");
-	rc = lists_load(&a->lists, allow, block, e);
-	if (rc)
-		return err_prefix(e, "allow- and block-list");
-	rc = read_protocol(&a->wanted, e);
-	if (rc == 0)
-		rc = read_addresses(c, &a->wanted, e);
-	return rc ? rc : place_socket(c, a->socket, e);
-}
-
 static int open_state(struct agent *a, struct err *e)
 {
 	char path[LIMIT_PATH];
 	struct err damage;
+	a->state.lock = -1;
 	int rc = place_state(&a->config, path, e);
 	if (rc == 0)
 		rc = statedir_open(&a->state, path, e);
@@ -259,7 +171,7 @@ static void on_look(void *arg, struct control_view *out)
 	        .version = PACKAGE_VERSION,
 	        .gossip = node_gossip(a->node),
 	        .listen = node_address(a->node),
-	        .wan = a->wanted.wan,
+	        .wan = a->wanted.node.wan,
 	        .now_ms = uv_now(&a->loop),
 	        .uptime_ms = node_uptime_ms(a->node),
 	        .rss_kb = resident_kb(),
@@ -274,7 +186,7 @@ static int greet(const struct agent *a)
 	struct greeting g = {.config = &a->config,
 	        .config_path = a->args.config,
 	        .id = a->identity.id,
-	        .flock = a->secrets.flock[0],
+	        .flock = a->wanted.secrets.flock[0],
 	        .listen = node_address(a->node),
 	        .advertise = gossip_self(node_gossip(a->node))->addr};
 	struct buf text;
@@ -288,16 +200,14 @@ static int greet(const struct agent *a)
 static int open_network(struct agent *a, struct err *e)
 {
 	struct control_config control = {.loop = &a->loop,
-	        .path = a->socket,
+	        .path = a->wanted.socket,
 	        .idle_ms = CONTROL_IDLE_MS,
 	        .arg = a,
 	        .look_cb = on_look,
 	        .leave_cb = leave};
-	struct node_config *n = &a->wanted;
+	struct node_config *n = &a->wanted.node;
 	n->loop = &a->loop;
 	n->identity = &a->identity;
-	n->secrets = &a->secrets;
-	n->lists = &a->lists;
 	n->generation = a->identity.generation;
 	n->remembered = a->upkeep.known.addr;
 	n->n_remembered = a->upkeep.known.n;
@@ -307,7 +217,9 @@ static int open_network(struct agent *a, struct err *e)
 	a->upkeep.loop = &a->loop;
 	a->upkeep.state = &a->state;
 	a->upkeep.identity = &a->identity;
-	a->upkeep.lists = &a->lists;
+	a->upkeep.lists = &a->wanted.lists;
+	a->upkeep.allow = a->wanted.allow;
+	a->upkeep.block = a->wanted.block;
 	a->upkeep.arg = a;
 	a->upkeep.lists_cb = on_lists;
 	/* The socket first: it is refused for the reason that a user understands best, another
@@ -370,21 +282,15 @@ static int run_agent(struct agent *a)
 	log_setup(&(struct log_config){.level = (enum log_level)a->config.log.level,
 	        .format = (enum log_format)a->config.log.format,
 	        .name = a->config.agent.name});
-	lists_init(&a->lists);
-	a->state.lock = -1;
-	int rc = read_settings(a, &e);
-	if (rc) {
-		status = cli_fail(exit_code(rc, EXIT_CONFIG), "%s", e.msg);
-	} else {
-		rc = open_state(a, &e);
-		status = rc ? cli_fail(exit_code(rc, EXIT_FAILED), "%s", e.msg) : run(a);
-		if (a->identity.secrets)
-			identity_close(&a->identity);
-	}
+	int rc = wanted_open(&a->wanted, &a->config, &e);
+	if (rc)
+		return cli_fail(exit_code(rc, EXIT_CONFIG), "%s", e.msg);
+	rc = open_state(a, &e);
+	status = rc ? cli_fail(exit_code(rc, EXIT_FAILED), "%s", e.msg) : run(a);
+	if (a->identity.secrets)
+		identity_close(&a->identity);
 	statedir_close(&a->state);
-	lists_close(&a->lists);
-	if (a->secrets.secret)
-		secrets_close(&a->secrets);
+	wanted_close(&a->wanted);
 	return status;
 }
 

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/* All that can be wrong with an agent's settings and was not wrong with their text: a key file that
+ * is missing or that others can read, a list with a typing error, a host that nobody knows. It is
+ * found here, before anything is locked, written or heard by peers.
+ *
+ * Which address peers are told: the one in agent.advertise; or the one listened on; or, where that
+ * is any, the one that this machine would send from. */
+#include "agent/wanted.h"
+
+#include "agent/hostport.h"
+#include "agent/places.h"
+#include "agent/textlist.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* DUNLIN_TEST_PROTOCOL=2-3 lets a test play an agent of another version. */
+static int read_protocol(struct node_config *n, struct err *e)
+{
+	const char *text = getenv("DUNLIN_TEST_PROTOCOL");
+	unsigned lo, hi;
+	char end;
+	n->protocol_min = PROTOCOL_MIN;
+	n->protocol_max = PROTOCOL_MAX;
+	if (!text)
+		return 0;
+	if (sscanf(text, "%5u-%5u%c", &lo, &hi, &end) != 2 || lo < 1 || hi < lo || hi > 65535)
+		return err_set(e, ERR_INVALID,
+		        "environment variable DUNLIN_TEST_PROTOCOL: wants two numbers, as in 2-3");
+	n->protocol_min = (uint16_t)lo;
+	n->protocol_max = (uint16_t)hi;
+	return 0;
+}
+
+static int read_addresses(const struct config *c, struct node_config *n, struct err *e)
+{
+	struct hostport h;
+	struct peer_addr listen, own;
+	int rc = hostport_parse(c->agent.listen, &h, e);
+	if (rc == 0)
+		rc = hostport_resolve(&h, &listen, e);
+	if (rc)
+		return err_prefix(e, "agent.listen");
+	if (c->agent.interface[0]) {
+		if (!hostport_any(&listen))
+			return err_set(e, ERR_INVALID,
+			        "agent.interface: agent.listen names a host already; leave one of "
+			        "the two out");
+		rc = hostport_interface(c->agent.interface, &own, e);
+		if (rc)
+			return err_prefix(e, "agent.interface");
+		own.port = listen.port;
+		listen = own;
+	}
+	peer_addr_to(&listen, &n->listen);
+	if (c->agent.advertise[0]) {
+		rc = hostport_parse(c->agent.advertise, &h, e);
+		if (rc == 0)
+			rc = hostport_resolve(&h, &n->advertise, e);
+		return rc ? err_prefix(e, "agent.advertise") : 0;
+	}
+	/* Port 0 means the one that will be bound. */
+	if (hostport_any(&listen))
+		n->advertise = hostport_primary(listen.family);
+	return 0;
+}
+
+static int read_files(struct wanted *w, const struct config *c, struct err *e)
+{
+	const char *keys[SECRETS_MAX];
+	int n_keys = textlist_items(c->agent.keys, keys, SECRETS_MAX);
+	if (n_keys == 0)
+		return err_set(e, ERR_INVALID,
+		        "agent.keys: an agent needs its flock's secret, --key FILE; `dunlin keygen "
+		        "--out FILE` makes one");
+	int rc = secrets_load(&w->secrets, keys, n_keys, e);
+	if (rc)
+		return err_prefix(e, "agent.keys");
+	w->allow = c->agent.allow[0] ? c->agent.allow : NULL;
+	w->block = c->agent.block[0] ? c->agent.block : NULL;
+	rc = lists_load(&w->lists, w->allow, w->block, e);
+	return rc ? err_prefix(e, "allow- and block-list") : 0;
+}
+
+int wanted_open(struct wanted *w, const struct config *c, struct err *e)
+{
+	*w = (struct wanted){0};
+	lists_init(&w->lists);
+	struct node_config *n = &w->node;
+	n->n_seeds = textlist_items(c->agent.seeds, w->seeds, GOSSIP_SEEDS_MAX);
+	n->seeds = w->seeds;
+	n->dialable = c->agent.dialable;
+	n->wan = c->agent.profile == PROFILE_WAN;
+	n->members_max = (uint32_t)c->agent.members_max;
+	n->secrets = &w->secrets;
+	n->lists = &w->lists;
+	int rc = read_files(w, c, e);
+	if (rc == 0)
+		rc = read_protocol(n, e);
+	if (rc == 0)
+		rc = read_addresses(c, n, e);
+	if (rc == 0)
+		rc = place_socket(c, w->socket, e);
+	if (rc)
+		wanted_close(w);
+	return rc;
+}
+
+void wanted_close(struct wanted *w)
+{
+	lists_close(&w->lists);
+	if (w->secrets.secret)
+		secrets_close(&w->secrets);
+	w->secrets.secret = NULL;
+}
