@@ -17,6 +17,7 @@ static const struct {
         {"flip-sent", attack_flip_sent},
         {"flip-received", attack_flip_received},
         {"cut", attack_cut},
+        {"proxy", attack_proxy},
         {"wrong-key", attack_wrong_key},
         {"replay", attack_replay},
         {"half-open", attack_half_open},

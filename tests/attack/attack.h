@@ -27,6 +27,9 @@ int attack_flip_sent(struct attack *k);
 int attack_flip_received(struct attack *k);
 int attack_cut(struct attack *k);
 
+/* proxy.c: a flip of every byte between two agents */
+int attack_proxy(struct attack *k);
+
 /* stranger.c: without the key, or with somebody else's words */
 int attack_wrong_key(struct attack *k);
 int attack_replay(struct attack *k);

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #define PATIENCE_MS 60000
+#define ASK_MS (2 * BUDGET_HANDSHAKE_MS)
 
 int attack_wrong_key(struct attack *k)
 {
@@ -116,14 +117,17 @@ static int begin_many(struct attack *k, struct pollfd *p, int n, unsigned addres
 	return 0;
 }
 
-/* Until the agent has closed all of them; `say` (may be NULL) is dripped into each, a byte every
- * tenth of a second. Returns how many bytes came back, -1 if they stay open. */
+/* Until the agent has closed all of them; `say` is dripped into each, a byte every tenth of a
+ * second (NULL: a byte each after some time, when the agent should be rid of them: a kernel whose
+ * queue of connections was full has forgotten some that we still take for open, and says so only
+ * when asked). Returns how many bytes came back, -1 if they stay open. */
 static long outlast(struct pollfd *p, int n, const uint8_t *say, size_t len)
 {
-	long long end = now_ms() + PATIENCE_MS, next = now_ms();
+	long long end = now_ms() + PATIENCE_MS, next = now_ms() + (say ? 0 : ASK_MS);
 	long answered = 0;
 	int open = n;
 	size_t said = 0;
+	const uint8_t zero = 0;
 	while (open > 0 && now_ms() < end) {
 		if (poll(p, (nfds_t)n, 100) < 0)
 			return -1;
@@ -139,11 +143,12 @@ static long outlast(struct pollfd *p, int n, const uint8_t *say, size_t len)
 			p[i].fd = -1;
 			open--;
 		}
-		if (!say || said >= len || now_ms() < next)
+		if ((say && said >= len) || now_ms() < next)
 			continue;
 		for (int i = 0; i < n; i++)
 			if (p[i].fd >= 0)
-				(void)!send(p[i].fd, say + said, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+				(void)!send(p[i].fd, say ? say + said : &zero, 1,
+				        MSG_NOSIGNAL | MSG_DONTWAIT);
 		said++;
 		next = now_ms() + 100;
 	}

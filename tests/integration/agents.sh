@@ -133,6 +133,7 @@ versions() {
 	before=()
 	check "talks with both" await v12 -- "${id[v1]}:state=alive" "${id[v2]}:state=alive"
 	check "and both with it" await v1 v2 -- "${id[v12]}:state=alive"
+	check "all three are one flock" await v1 v2 v12 -- peers.alive=2
 	check "all leave" all_leave
 }
 
@@ -179,7 +180,12 @@ lists() {
 	check "taken off the list it comes back" await b0 -- "${id[b1]}:state=alive" \
 		"${id[b1]}:connected=true"
 	echo "${id[b1]}" >"$dir/allow"
-	check "an agent with an allow-list" start b3 --allow "$dir/allow" --seed "$seed"
+	check "an agent with an allow-list" start b3 --allow "$dir/allow" \
+		--seed "127.0.0.1:${port[b1]}"
+	check "has a session with who is on it" await b3 -- "${id[b1]}:connected=true"
+	check "one that is not" start b4 --seed "127.0.0.1:${port[b3]}"
+	check "is told so" await_log 'not on my list' b4
+	check "and has none" await b3 b4 -- "${id[b4]}:connected!=true" "${id[b3]}:connected!=true"
 	check "all leave" all_leave
 }
 

@@ -39,6 +39,7 @@ attacks() {
 	hit "an honest session" honest
 	hit "another flock's key gets silence" wrong-key
 	hit "a first message replayed" replay
+	hit "a bit flipped at every byte between two agents" proxy
 	hit "a bit flipped at every byte that is sent" flip-sent
 	hit "a bit flipped at every byte that is received" flip-received
 	hit "a cut at every byte" cut
