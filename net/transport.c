@@ -242,6 +242,9 @@ void transport__received(struct transport *t, struct conn *c, const uint8_t *byt
 {
 	struct wire_message m;
 	struct err e = {0};
+	/* Whom the lists forbid is told so, which takes a moment: what it says meanwhile is not heard. */
+	if (!transport__permits(t, &c->id))
+		return;
 	int rc = wire_decode(bytes, len, &m, &e);
 	if (rc == ERR_UNSUPPORTED)
 		return; /* from a later version */
