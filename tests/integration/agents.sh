@@ -185,7 +185,7 @@ lists() {
 	check "has a session with who is on it" await b3 -- "${id[b1]}:connected=true"
 	check "one that is not" start b4 --seed "127.0.0.1:${port[b3]}"
 	check "is told so" await_log 'not on my list' b4
-	check "and has none" await b3 b4 -- "${id[b4]}:connected!=true" "${id[b3]}:connected!=true"
+	check "and not heard" not_said b3 "$(of joined b4)"
 	check "all leave" all_leave
 }
 
