@@ -242,7 +242,7 @@ void transport__received(struct transport *t, struct conn *c, const uint8_t *byt
 {
 	struct wire_message m;
 	struct err e = {0};
-	/* Whom the lists forbid is told so, which takes a moment: what it says meanwhile is not heard. */
+	/* Whom the lists forbid is told so, and is not heard until it has gone. */
 	if (!transport__permits(t, &c->id))
 		return;
 	int rc = wire_decode(bytes, len, &m, &e);
