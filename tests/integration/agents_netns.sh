@@ -28,7 +28,9 @@ ip netns del "$space-try"
 # shellcheck disable=SC2317 # called by lib.sh
 extra_clean_up() {
 	local n
-	for n in $(ip netns list | sed -n "s/^\($space-[a-z0-9]*\).*/\1/p"); do ip netns del "$n"; done
+	ip netns list | sed -n "s/^\($space-[a-z0-9]*\).*/\1/p" | while read -r n; do
+		ip netns del "$n"
+	done
 }
 
 # hub NAME: a bridge in a namespace.

@@ -20,7 +20,9 @@ bystanders=(b1 b2 b3 b4)
 memory() { awk -v key="$1:" '$1 == key { print $2 }' "/proc/${pid[v]}/status"; }
 failed_probes() {
 	local name
-	for name in v "${bystanders[@]}"; do get "$name" membership.probes_failed; done | tr '\n' ' '
+	for name in v "${bystanders[@]}"; do
+		get "$name" membership.probes_failed
+	done | tr '\n' ' '
 }
 
 attacks() {
@@ -53,7 +55,8 @@ attacks() {
 	before_noise=$(get v net.datagrams_refused)
 	hit "1,000 datagrams of noise a second" noise 3 1000 "${id[b1]}"
 	note "$(($(get v net.datagrams_refused) - before_noise)) datagrams refused"
-	check "which were seen and refused" await v -- "net.datagrams_refused>=$((before_noise + 2000))"
+	check "which were seen and refused" \
+		await v -- "net.datagrams_refused>=$((before_noise + 2000))"
 	under_siege slow n1
 	under_siege half-open n2
 
