@@ -46,7 +46,7 @@ static size_t act(struct peer *p, const struct bulk_in *in, struct input *input,
 	enum frame_type type = n > 0 ? FRAME_CHUNK : FRAME_END;
 	if ((deed & 3) == 1) { /* another frame */
 		type = (enum frame_type)(deed >> 2 & 3);
-		n = type == FRAME_END ? 0 : next(input) % PAYLOAD_MAX;
+		n = type == FRAME_END ? 0 : (size_t)next(input) % PAYLOAD_MAX;
 	}
 	if ((deed & 3) == 2) { /* no frame at all */
 		p->tampered = true;

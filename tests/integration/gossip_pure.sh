@@ -24,7 +24,7 @@ ok() { # ok NAME OFFENCES
 	fi
 }
 
-libc='memcpy|memmove|memset|memcmp|mem(cpy|move|set)_chk'
+libc='memcpy|memmove|memset|memcmp|bcmp|mem(cpy|move|set)_chk'
 math='log|log2|log10|ceil|floor|sqrt|exp|pow'
 ours='err_set|err_text|err_prefix|rng_[a-z0-9]+|peer_id_[a-z]+|gossip_[a-z0-9_]+'
 compiler='_GLOBAL_OFFSET_TABLE_|stack_chk_fail|assert_fail'
