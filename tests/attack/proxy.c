@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #define PATIENCE_MS 60000
+#define ACCEPT_MS 2000 /* nobody comes to a port that the dialler has seen fail before */
 #define QUIET_MS 200
 #define SHORTEST (4 + 16) /* [1, nonce, []] and its tag */
 
@@ -61,7 +62,7 @@ static void *run_relay(void *arg)
 	struct relay *r = arg;
 	struct pollfd wait = {.fd = r->listener, .events = POLLIN};
 	int near = -1, far = -1;
-	if (poll(&wait, 1, PATIENCE_MS) == 1)
+	if (poll(&wait, 1, ACCEPT_MS) == 1)
 		near = accept(r->listener, NULL, NULL);
 	if (near >= 0)
 		far = dial_from(6 + r->port % 1000u, &r->target);
