@@ -97,7 +97,8 @@ same_key() {
 	check "a peer of both" start k2
 	check "two agents with one key" start k0 --seed "127.0.0.1:${port[k2]}"
 	check "start" start k1 --seed "127.0.0.1:${port[k2]}"
-	check "both are told" await_log '"msg":"same-key' k0 k1
+	# The news of a raised generation may have to wait for a whole-state exchange, and twice.
+	check "both are told" patient 120 await_log '"msg":"same-key' k0 k1
 	crash k1
 	check "when one is gone the other is alive" await k2 -- "${id[k0]}:state=alive"
 	check "the rest leave" all_leave
@@ -189,6 +190,7 @@ lists() {
 	check "all leave" all_leave
 }
 
+patient() { patience=$1 "${@:2}"; }
 start_stranger() { key=$dir/other.key start "$@"; }
 none_said() { # none_said PATTERN NAME...
 	local name bad=0
