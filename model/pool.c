@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Two counters carry everything: `round` goes up when a run begins, and the barrier's `phase` when
- * the last worker has come. A waiter watches its counter for a short while, then sleeps on a
- * condition; whoever moves a counter wakes the sleepers, if there are any.
+ * the last worker has come. A waiter watches its counter for a short while, then goes on watching
+ * but lets others have the core, then sleeps on a condition; whoever moves a counter wakes the
+ * sleepers, if there are any.
  *
  * The happy path takes no lock: the workers of one step are seldom more than some microseconds
  * apart. Nothing can fail after pool_new. */
@@ -15,6 +16,8 @@
 #include <unistd.h>
 
 #define SPIN_ROUNDS 1000 /* of `pause`: about 10 to 50 µs */
+#define YIELD_ROUNDS \
+	2000 /* of sched_yield: about 1 ms, all of it for whoever else wants the core */
 
 struct worker {
 	struct pool *pool;
@@ -52,6 +55,12 @@ static void wait_change(struct pool *p, atomic_uint *word, unsigned old)
 		if (atomic_load_explicit(word, memory_order_acquire) != old)
 			return;
 		relax();
+	}
+	/* To be woken costs more than most waits, most of all in a virtual machine. */
+	for (int i = 0; i < YIELD_ROUNDS; i++) {
+		if (atomic_load_explicit(word, memory_order_acquire) != old)
+			return;
+		sched_yield();
 	}
 	/* Announced before the last look, so that either we see the change or its maker sees us. */
 	pthread_mutex_lock(&p->lock);

@@ -3,7 +3,8 @@
  *
  * Why not OpenMP: its idle threads spin for as long as the process's environment says, for every
  * team alike, which ruins several agents on one machine. Here a waiting thread spins for a few tens
- * of microseconds (not at all when there are more threads than cores) and then sleeps. */
+ * of microseconds (not at all when there are more threads than cores), then gives the core to
+ * whoever wants it for about a millisecond, and then sleeps. */
 #ifndef DUNLIN_MODEL_POOL_H
 #define DUNLIN_MODEL_POOL_H
 
