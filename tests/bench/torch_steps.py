@@ -16,6 +16,7 @@ from torch import nn
 ROUND_S = 0.4
 WARM_UP = 5
 REWARM = 2
+LR = 1e-5  # as train_steps.c says
 
 
 def make(preset):
@@ -40,7 +41,7 @@ def main():
     if "channels_last" in tuning:
         net = net.to(memory_format=torch.channels_last)
         x = x.to(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    optimizer = torch.optim.SGD(net.parameters(), lr=LR, momentum=0.9)
     if "compile" in tuning:
         net = torch.compile(net)
 
