@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,6 @@
 #include <unistd.h>
 
 #define PATIENCE_MS 60000
-#define ASK_MS (2 * BUDGET_HANDSHAKE_MS)
 
 int attack_wrong_key(struct attack *k)
 {
@@ -117,19 +117,27 @@ static int begin_many(struct attack *k, struct pollfd *p, int n, unsigned addres
 	return 0;
 }
 
+static volatile sig_atomic_t asked;
+
+static void on_ask(int sig)
+{
+	(void)sig;
+	asked = 1;
+}
+
 /* Until the agent has closed all of them; `say` is dripped into each, a byte every tenth of a
- * second (NULL: a byte each after some time, when the agent should be rid of them: a kernel whose
- * queue of connections was full has forgotten some that we still take for open, and says so only
- * when asked). Returns how many bytes came back, -1 if they stay open. */
+ * second. With NULL nothing is said until standard input ends; then a byte each, since a kernel
+ * whose queue of connections was full has forgotten some that we still take for open, and says so
+ * only when asked. Returns how many bytes came back, -1 if they stay open. */
 static long outlast(struct pollfd *p, int n, const uint8_t *say, size_t len)
 {
-	long long end = now_ms() + PATIENCE_MS, next = now_ms() + (say ? 0 : ASK_MS);
+	long long end = now_ms() + PATIENCE_MS, next = now_ms();
 	long answered = 0;
 	int open = n;
 	size_t said = 0;
 	const uint8_t zero = 0;
 	while (open > 0 && now_ms() < end) {
-		if (poll(p, (nfds_t)n, 100) < 0)
+		if (poll(p, (nfds_t)n, 100) < 0 && errno != EINTR)
 			return -1;
 		for (int i = 0; i < n; i++) {
 			uint8_t in[64];
@@ -143,7 +151,8 @@ static long outlast(struct pollfd *p, int n, const uint8_t *say, size_t len)
 			p[i].fd = -1;
 			open--;
 		}
-		if ((say && said >= len) || now_ms() < next)
+		bool quiet = say ? said >= len : !asked;
+		if (quiet || now_ms() < next)
 			continue;
 		for (int i = 0; i < n; i++)
 			if (p[i].fd >= 0)
@@ -163,6 +172,7 @@ static int hold(struct attack *k, int n, unsigned addresses, const uint8_t *say,
 	struct pollfd *p = calloc((size_t)n, sizeof *p);
 	long answered = -1;
 	long long began = now_ms();
+	signal(SIGUSR1, on_ask);
 	if (p && begin_many(k, p, n, addresses) == 0)
 		answered = outlast(p, n, say, len);
 	free(p);
