@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory of the host's that the device copies from and to by itself, and what an update adds while
+ * it is at the parameters anyway.
+ *
+ *     up       copy to `dev` ─► `copied` ─────────┐         ┌─► the next copy
+ *     compute  forward, backward, …               └─► update: w += k·dev ─► `read`
+ *
+ * stage only begins the copy, a whole forward and backward before the update wants it; so when the
+ * update waits for `copied`, to give the host its memory back, that has long happened.
+ *
+ * Each float is added once. What an update has added is not staged any more, nor what lies before
+ * it; and the next stage takes the place of whatever is left. So an update that never came is in
+ * nobody's way. An address outside of what is staged is refused before anything is launched. */
+#include "model/cuda/cuda.h"
+
+#include <assert.h>
+
+static bool inside(const void *p, size_t bytes, const void *range, size_t range_bytes)
+{
+	uintptr_t at = (uintptr_t)p - (uintptr_t)range; /* of what lies before: huge */
+	return at <= range_bytes && bytes <= range_bytes - at;
+}
+
+static struct cuda_pinned *block_of(struct cuda_device *d, const void *p, size_t bytes)
+{
+	for (int i = 0; i < CUDA_PINNED; i++) {
+		struct cuda_pinned *b = &d->pinned[i];
+		if (b->at && inside(p, bytes, b->at, b->bytes))
+			return b;
+	}
+	return NULL;
+}
+
+bool cuda_is_pinned(struct cuda_device *d, const void *p, size_t bytes)
+{
+	return block_of(d, p, bytes) != NULL;
+}
+
+void *cuda_host_alloc(struct device *dev, size_t bytes)
+{
+	struct cuda_device *d = cuda(dev);
+	struct err none, *e = &none;
+	struct cuda_pinned *b = d->pinned;
+	void *p = NULL;
+	if (cuda_enter(d, "host memory", e) != 0)
+		return NULL;
+	while (b < d->pinned + CUDA_PINNED && b->at)
+		b++;
+	if (b == d->pinned + CUDA_PINNED)
+		return NULL;
+	bytes = bytes ? bytes : 1;
+	cudaError_t s = cudaMallocHost(&p, bytes);
+	if (s == cudaErrorMemoryAllocation) {
+		(void)cudaGetLastError(); /* told by NULL, not by the next launch */
+		return NULL;
+	}
+	if (cuda_runtime(d, s, "cudaMallocHost", e) != 0)
+		return NULL;
+	*b = (struct cuda_pinned){p, bytes};
+	return p;
+}
+
+/* Whoever still reads or writes it comes first. */
+void cuda_host_release(struct device *dev, void *p)
+{
+	struct cuda_device *d = cuda(dev);
+	if (!p)
+		return;
+	struct cuda_pinned *b = block_of(d, p, 1);
+	assert(b);
+	assert(b->at == p);
+	(void)cudaSetDevice(d->index);
+	(void)!cuda_idle(d, NULL);
+	if (inside(d->stage.host, 1, b->at, b->bytes))
+		d->stage.n = 0;
+	cuda_batch_forget(d);
+	(void)cudaFreeHost(p);
+	b->at = NULL;
+}
+
+int cuda_stage_room(struct cuda_device *d, size_t bytes, struct err *e)
+{
+	if (d->stage.bytes < bytes)
+		d->stage.n = 0;
+	return cuda_grow(d, (void **)&d->stage.dev, &d->stage.bytes, bytes, e);
+}
+
+int cuda_stage(struct device *dev, const float *host, size_t n, struct err *e)
+{
+	struct cuda_device *d = cuda(dev);
+	struct cuda_stage *s = &d->stage;
+	int rc = cuda_enter(d, "stage", e);
+	if (rc)
+		return rc;
+	if (n > s->bytes / sizeof *host || !cuda_is_pinned(d, host, n * sizeof *host))
+		return err_set(e, ERR_BUSY, "no room to stage %zu floats", n);
+	rc = CUDA(cudaEventSynchronize(s->copied)); /* of what nobody wanted: its owner's again */
+	if (rc == 0)
+		rc = CUDA(cudaStreamWaitEvent(d->up, s->read, 0));
+	if (rc == 0)
+		rc = CUDA(cudaMemcpyAsync(
+		        s->dev, host, n * sizeof *host, cudaMemcpyHostToDevice, d->up));
+	if (rc == 0)
+		rc = CUDA(cudaEventRecord(s->copied, d->up));
+	s->host = host;
+	s->n = rc == 0 ? n : 0;
+	s->used = 0;
+	return rc;
+}
+
+/* Of a float in what is staged; of what lies before that: huge. */
+static size_t place(const struct cuda_stage *s, const float *host)
+{
+	return ((uintptr_t)host - (uintptr_t)s->host) / sizeof *host;
+}
+
+int cuda_staged(
+        struct cuda_device *d, const float *host, size_t n, const float **out, struct err *e)
+{
+	struct cuda_stage *s = &d->stage;
+	*out = NULL;
+	if (!host)
+		return 0;
+	size_t at = place(s, host);
+	if (at < s->used || at > s->n || s->n - at < n)
+		return err_set(e, ERR_INVALID, "what is to be added has not been staged");
+	*out = s->dev + at;
+	return CUDA(cudaStreamWaitEvent(d->compute, s->copied, 0));
+}
+
+int cuda_stage_used(struct cuda_device *d, const float *host, size_t n, struct err *e)
+{
+	struct cuda_stage *s = &d->stage;
+	if (!host)
+		return 0;
+	s->used = place(s, host) + n;
+	int rc = CUDA(cudaEventRecord(s->read, d->compute));
+	return rc ? rc : CUDA(cudaEventSynchronize(s->copied));
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* What peers are given, made on the device so that only that crosses the bus: parameters as bf16,
+ * and their sketch. */
+#include "gossip/sketch_hash.h"
+#include "model/cuda/launch.cuh"
+
+static_assert(SKETCH_BUCKETS == KERNELS_SKETCH_BUCKETS, "it is one sketch");
+static_assert(SKETCH_BUCKETS == BLOCK, "a thread sums a bucket");
+
+#define SIGN 0x80000000u
+#define INFINITE 0x7f800000u
+#define QUIET 0x00400000u
+
+/* The nearest bf16, ties to even: bit by bit what net/convert_loops.c makes of it. */
+static __device__ uint32_t bf16(float x)
+{
+	uint32_t u = __float_as_uint(x);
+	if ((u & ~SIGN) > INFINITE) /* a NaN must not be carried into the sign */
+		return (u | QUIET) >> 16;
+	return (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
+}
+
+/* Two to a thread, so that all writes are of whole words; behind an odd last one comes a zero. */
+static __global__ void pack_bf16(uint32_t *__restrict__ out, const float *__restrict__ x, size_t n)
+{
+	EACH_OF_MANY (i, (n + 1) / 2) {
+		uint32_t high = 2 * i + 1 < n ? bf16(x[2 * i + 1]) : 0;
+		out[i] = bf16(x[2 * i]) | high << 16;
+	}
+}
+
+/* A block takes every KERNELS_SKETCH_PARTS-th block of coordinates, and a thread its bucket's
+ * coordinate in each: parts (KERNELS_SKETCH_PARTS, SKETCH_BUCKETS). Neighbours read neighbours, but
+ * for the place where the turn begins. */
+static __global__ void sketch_parts(
+        double *__restrict__ parts, const float *__restrict__ x, size_t n)
+{
+	double sum = 0;
+	for (size_t b = blockIdx.x; b * SKETCH_BUCKETS < n; b += KERNELS_SKETCH_PARTS) {
+		unsigned j = (threadIdx.x - sketch_hash_turn(b)) % SKETCH_BUCKETS;
+		size_t i = b * SKETCH_BUCKETS + j;
+		if (i < n)
+			sum += sketch_hash_sign(b, j) ? -(double)x[i] : (double)x[i];
+	}
+	parts[blockIdx.x * SKETCH_BUCKETS + threadIdx.x] = sum;
+}
+
+static __global__ void sketch_total(float *__restrict__ sketch, const double *__restrict__ parts)
+{
+	double sum = 0;
+	for (unsigned k = 0; k < KERNELS_SKETCH_PARTS; k++)
+		sum += parts[k * SKETCH_BUCKETS + threadIdx.x];
+	sketch[threadIdx.x] = (float)sum;
+}
+
+cudaError_t kernel_pack_bf16(uint32_t *out, const float *x, size_t n, cudaStream_t s)
+{
+	pack_bf16<<<grid_of((n + 1) / 2), BLOCK, 0, s>>>(out, x, n);
+	return cudaGetLastError();
+}
+
+cudaError_t kernel_sketch(float *sketch, const float *x, size_t n, double *parts, cudaStream_t s)
+{
+	sketch_parts<<<KERNELS_SKETCH_PARTS, BLOCK, 0, s>>>(parts, x, n);
+	cudaError_t rc = cudaGetLastError();
+	if (rc != cudaSuccess)
+		return rc;
+	sketch_total<<<1, BLOCK, 0, s>>>(sketch, parts);
+	return cudaGetLastError();
+}
