@@ -1,0 +1,563 @@
+/* SPDX-License-Identifier: MIT */
+/* The thread's side of a learner: the trainer, and what is done between two of its steps.
+ *
+ *     requests, in their order ─► the run's clock ─► at its end? ─► a step ─► metrics; when due
+ *         ▲                                                                   an evaluation and
+ *         └────────────────────────────────────────────────────────────────── a checkpoint
+ *
+ * A merge that the device copies up by itself waits for the next step's update; everything else in
+ * this drawing finds it added.
+ *
+ * The happy path of a step that nobody interrupts looks at three atomics and takes no lock. Whoever
+ * says "adopt this, then train" or "pause, then take a snapshot" may rely on that order: `train` is
+ * looked at both before and after the requests, and a step needs both to say yes.
+ *
+ * What can fail: a step (the loss leaves the finite numbers, the device), which ends the training
+ * but not the thread, so that a snapshot can still be had; a checkpoint or the metrics on a full
+ * disk, which is told and training goes on; a state that does not fit, which changes nothing. */
+#include "agent/learner_core.h"
+
+#include "agent/base/log.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define NICE 5 /* below the loop's thread; the device's threads inherit it */
+#define METRICS_EVERY_STEPS 50
+
+static double clock_s(void)
+{
+	return 1e-9 * (double)uv_hrtime();
+}
+
+void learner__push(struct learner_queue *q, const struct learner_job *j)
+{
+	const int room = (int)(sizeof q->job / sizeof q->job[0]);
+
+	assert(q->n < room);
+	q->job[(q->first + q->n++) % room] = *j;
+}
+
+void learner__pop(struct learner_queue *q, struct learner_job *j)
+{
+	const int room = (int)(sizeof q->job / sizeof q->job[0]);
+
+	assert(q->n > 0);
+	*j = q->job[q->first];
+	q->first = (q->first + 1) % room;
+	q->n--;
+}
+
+/* What the learner tells by itself takes the place of an older one of its kind. */
+static bool replace(struct learner_queue *q, const struct learner_job *j)
+{
+	const int room = (int)(sizeof q->job / sizeof q->job[0]);
+
+	for (int i = 0; !j->asked && i < q->n; i++) {
+		struct learner_job *old = &q->job[(q->first + i) % room];
+
+		if (!old->asked && old->what == j->what) {
+			*old = *j;
+			return true;
+		}
+	}
+	return false;
+}
+
+static void answer(struct learner *l, const struct learner_job *j)
+{
+	pthread_mutex_lock(&l->lock);
+	if (!replace(&l->answers, j))
+		learner__push(&l->answers, j);
+	pthread_mutex_unlock(&l->lock);
+	uv_async_send(&l->wake);
+}
+
+static void tell_step(struct learner *l, const struct learner_step *s)
+{
+	struct learner_ring *r = &l->ring;
+	const uint64_t n = atomic_load_explicit(&r->made, memory_order_relaxed);
+	uint64_t word[LEARNER_STEP_WORDS];
+
+	memcpy(word, s, sizeof word);
+	atomic_store_explicit(&r->begun, n + 1, memory_order_relaxed);
+	for (size_t i = 0; i < LEARNER_STEP_WORDS; i++)
+		atomic_store_explicit(
+		        &r->word[n % LEARNER_STEPS][i], word[i], memory_order_release);
+	atomic_store_explicit(&r->made, n + 1, memory_order_release);
+	uv_async_send(&l->wake);
+}
+
+static void fail(struct learner *l, const struct err *e)
+{
+	if (l->failed.code != 0)
+		return;
+	struct learner_job j = {.what = LEARNER_SAVE};
+
+	l->failed = *e;
+	if (e->code == ERR_DEVICE && learner__keep_save(l, &j))
+		answer(l, &j);
+	answer(l, &(struct learner_job){.what = LEARNER_FAILED, .err = *e});
+}
+
+static void watch_metrics(struct learner *l)
+{
+	if (l->metrics.broken.code == 0 || l->metrics_told)
+		return;
+	l->metrics_told = true;
+	log_warn("%s: no more metrics are written, training goes on", l->metrics.broken.msg);
+}
+
+static void save(struct learner *l, struct learner_job *j)
+{
+	struct trainer *t = l->trainer;
+	const double begin_s = clock_s();
+	char path[OUTDIR_PATH];
+	struct err e;
+
+	j->step = t->step;
+	if (!l->unsaved)
+		return;
+	outdir_checkpoint(l->c.dir, t->step, path);
+	if (trainer_save(t, path, &j->err) == 0) {
+		j->err.code = 0;
+		l->unsaved = false;
+		l->saved_step = t->step;
+		metrics_checkpoint(&l->metrics, t, path, clock_s() - begin_s);
+		if (outdir_rotate(l->c.dir, l->c.config->run.keep, &e) != 0)
+			log_warn("old checkpoints: %s", e.msg);
+	}
+	l->saved_s = clock_s(); /* also after a failure: not again at every step */
+}
+
+static void evaluate(struct learner *l, struct learner_job *j)
+{
+	struct trainer *t = l->trainer;
+	const double begin_s = clock_s();
+	enum eval_set set = j->whole || t->part_loader == NULL ? EVAL_TEST : EVAL_TEST_PART;
+
+	j->eval = (struct learner_eval){
+	        .step = t->step,
+	        .clock = trainer_clock(t),
+	        .whole = set == EVAL_TEST,
+	        .asked = j->whole,
+	};
+	if (trainer_evaluate(t, set, &j->eval.r, &j->err) != 0)
+		return;
+	j->err.code = 0;
+	j->eval.seconds = clock_s() - begin_s;
+	metrics_eval(&l->metrics, t, set, &j->eval.r, j->eval.seconds);
+}
+
+static void get_state(struct learner *l, struct learner_job *j)
+{
+	struct trainer *t = l->trainer;
+	struct trainer_state s;
+
+	trainer_get_state(t, j->to, &s);
+	j->state = (struct learner_state){
+	        .step = t->step,
+	        .samples = t->samples,
+	        .clock = trainer_clock(t),
+	        .optim_steps = s.optim_steps,
+	        .optimizer = s.optimizer,
+	        .vectors = s.vectors,
+	        .moved = t->moved,
+	};
+}
+
+static void adopt(struct learner *l, struct learner_job *j)
+{
+	const struct trainer_state s = {
+	        .optim_steps = j->state.optim_steps,
+	        .optimizer = j->state.optimizer,
+	        .vectors = j->state.vectors,
+	};
+
+	if (trainer_adopt_state(l->trainer, j->from, &s, &j->err) != 0)
+		return;
+	j->err.code = 0;
+	l->unsaved = true;
+}
+
+static void merge_failed(struct learner *l, struct err *e)
+{
+	err_prefix(e, "add to the parameters");
+	fail(l, e);
+}
+
+/* Whoever waits for a merge that a step has added hears of it. */
+static void tell_merged(struct learner *l)
+{
+	if (!l->merging || trainer_merging(l->trainer))
+		return;
+	l->merging = false;
+	l->merge.step = l->trainer->step;
+	answer(l, &l->merge);
+}
+
+/* What no step has added is added now: somebody looks, or there are no steps. */
+static void end_merge(struct learner *l)
+{
+	struct err e;
+
+	if (trainer_merged(l->trainer, &e) != 0)
+		merge_failed(l, &e);
+	tell_merged(l);
+}
+
+/* No merge may wait for a step that never comes. */
+static bool trains(struct learner *l)
+{
+	return atomic_load(&l->train) && !l->done && l->failed.code == 0;
+}
+
+static void apply(struct learner *l, const struct learner_job *j)
+{
+	struct trainer *t = l->trainer;
+	const size_t *end = l->groups.end;
+	const int n = l->groups.n;
+	struct err e;
+	int rc;
+
+	l->unsaved = true;
+	l->merge = *j; /* the trainer borrows k */
+	l->merging = true;
+	if (trains(l))
+		rc = trainer_merge(t, j->from, end, l->merge.k, n, &e);
+	else
+		rc = trainer_add(t, j->from, end, l->merge.k, n, &e);
+	if (rc != 0)
+		merge_failed(l, &e);
+	tell_merged(l);
+}
+
+/* On a thread of the device's, or on ours when it has failed: then nobody is to use what came. */
+static void copied(void *arg, int rc)
+{
+	struct learner_copy *c = arg;
+	struct learner *l = c->l;
+	const uint64_t step = c->step;
+
+	atomic_store(&c->under_way, false);
+	if (rc == 0)
+		answer(l, &(struct learner_job){
+		                  .what = LEARNER_SNAPSHOT, .asked = true, .step = step});
+}
+
+/* What the device gave is worth something. */
+static bool sound(struct learner *l)
+{
+	struct err e;
+
+	if (net_check(l->trainer->net, &e) == 0)
+		return true;
+	fail(l, &e);
+	return false;
+}
+
+_Static_assert((int)COPY_FP32 == CONVERT_FP32 && (int)COPY_BF16 == CONVERT_BF16,
+        "a device rounds to the wire's formats");
+
+/* By ourselves, piece by piece. */
+static void copy_here(struct learner *l, const struct learner_job *j)
+{
+	const struct trainer *t = l->trainer;
+	const struct convert *c = convert_best();
+	const size_t word = convert_word(j->format), n_train = t->arch.n_train;
+
+	if (j->sketch != NULL)
+		memset(j->sketch, 0, sizeof *j->sketch);
+	for (size_t at = 0, n; at < t->arch.n_total; at += n) {
+		n = t->arch.n_total - at;
+		n = n < LEARNER_PIECE ? n : LEARNER_PIECE;
+		t->dev->backend->download(
+		        t->dev, l->piece, t->net->params + at, n * sizeof *l->piece);
+		c->pack(j->format, (uint8_t *)j->to + at * word, l->piece, n);
+		if (j->sketch != NULL && at < n_train)
+			sketch_add(j->sketch, l->piece, at, n < n_train - at ? n : n_train - at);
+	}
+}
+
+/* True: it is there. Otherwise the device is at it, or has failed. */
+static bool snapshot(struct learner *l, struct learner_job *j)
+{
+	struct trainer *t = l->trainer;
+	const struct backend *b = t->dev->backend;
+	struct learner_copy *c = l->copies;
+	struct err e;
+	int rc = ERR_BUSY;
+
+	while (c < l->copies + LEARNER_REQUESTS && atomic_load(&c->under_way))
+		c++;
+	if (b->snapshot != NULL && c < l->copies + LEARNER_REQUESTS) {
+		c->l = l;
+		c->step = t->step;
+		atomic_store(&c->under_way, true);
+		rc = b->snapshot(t->dev,
+		        &(struct device_copy){.x = t->net->params,
+		                .n = t->arch.n_total,
+		                .format = (enum copy_format)j->format,
+		                .to = j->to,
+		                .sketch = j->sketch != NULL ? j->sketch->bucket : NULL,
+		                .n_sketch = t->arch.n_train,
+		                .done_cb = copied,
+		                .arg = c},
+		        &e);
+		if (rc == 0)
+			return false;
+		atomic_store(&c->under_way, false);
+		if (rc != ERR_BUSY) {
+			fail(l, &e);
+			return false;
+		}
+	}
+	copy_here(l, j);
+	return sound(l);
+}
+
+static void do_job(struct learner *l, struct learner_job *j)
+{
+	struct trainer *t = l->trainer;
+	char path[OUTDIR_PATH];
+
+	end_merge(l); /* before anything looks at the parameters, and before the next one */
+	j->step = t->step;
+	switch (j->what) {
+	case LEARNER_SNAPSHOT:
+		if (!snapshot(l, j))
+			return;
+		break;
+	case LEARNER_APPLY:
+		apply(l, j);
+		return;
+	case LEARNER_GET:
+		get_state(l, j);
+		if (!sound(l))
+			return;
+		break;
+	case LEARNER_ADOPT:
+		adopt(l, j);
+		break;
+	case LEARNER_SAVE:
+		save(l, j);
+		break;
+	case LEARNER_EVALUATE:
+		evaluate(l, j);
+		break;
+	case LEARNER_EXPORT:
+		if (trainer_export(t, outdir_file(l->c.dir, j->name, path), &j->err) == 0)
+			j->err.code = 0;
+		break;
+	case LEARNER_DONE:
+	case LEARNER_FAILED:
+		break;
+	}
+	answer(l, j);
+}
+
+static bool take(struct learner *l, struct learner_job *j)
+{
+	bool there;
+
+	if (!atomic_load(&l->asked))
+		return false;
+	pthread_mutex_lock(&l->lock);
+	there = l->requests.n > 0;
+	if (there)
+		learner__pop(&l->requests, j);
+	atomic_store(&l->asked, l->requests.n > 0);
+	pthread_mutex_unlock(&l->lock);
+	return there;
+}
+
+/* Until something is asked for or said. */
+static void wait_change(struct learner *l)
+{
+	pthread_mutex_lock(&l->lock);
+	while (!l->poked && l->requests.n == 0)
+		pthread_cond_wait(&l->changed, &l->lock);
+	l->poked = false;
+	pthread_mutex_unlock(&l->lock);
+}
+
+static void watch_end(struct learner *l)
+{
+	const uint64_t limit = (uint64_t)l->c.config->run.stop_after;
+	struct trainer *t = l->trainer;
+
+	trainer_set_others(t, atomic_load(&l->others));
+	if (l->done || (!trainer_done(t) && (limit == 0 || t->step - l->first_step < limit)))
+		return;
+	l->done = true;
+	end_merge(l);
+	answer(l, &(struct learner_job){.what = LEARNER_DONE, .clock = trainer_clock(t)});
+}
+
+/* How many of the run's evaluations are behind its clock. */
+static uint64_t evaluations(const struct learner *l)
+{
+	const struct trainer *t = l->trainer;
+	double epochs = (double)trainer_clock(t) / (double)trainer_epoch_samples(t);
+
+	return (uint64_t)(epochs / l->c.config->run.eval_epochs);
+}
+
+/* What the learner does by itself behind a step. */
+static void after_step(struct learner *l, const struct step_result *r)
+{
+	const struct config *c = l->c.config;
+	struct trainer *t = l->trainer;
+	const bool due = evaluations(l) > l->evaluations;
+	struct learner_job j = {.what = LEARNER_EVALUATE};
+
+	if (r->step % METRICS_EVERY_STEPS == 0 || due || trainer_done(t)) {
+		metrics_step(&l->metrics, t, r, (double)l->busy_samples / l->busy_s);
+		l->busy_s = 0;
+		l->busy_samples = 0;
+	}
+	if (due && t->has_test) {
+		evaluate(l, &j);
+		answer(l, &j);
+	}
+	l->evaluations = evaluations(l);
+	if ((c->run.checkpoint_steps > 0 && r->step % (uint64_t)c->run.checkpoint_steps == 0) ||
+	        (c->run.checkpoint_s > 0 && clock_s() - l->saved_s >= c->run.checkpoint_s)) {
+		j = (struct learner_job){.what = LEARNER_SAVE};
+		save(l, &j);
+		answer(l, &j);
+	}
+	learner__keep(l, clock_s());
+	watch_metrics(l);
+}
+
+static void step(struct learner *l)
+{
+	struct trainer *t = l->trainer;
+	const double begin_s = clock_s();
+	struct learner_step s = {0};
+	struct err e;
+
+	if (trainer_step(t, &s.r, &e) != 0) {
+		tell_merged(l);
+		fail(l, &e);
+		return;
+	}
+	l->unsaved = true;
+	s.clock = trainer_clock(t);
+	s.layer_norms = t->layer_norms;
+	s.moved = t->moved;
+	s.seconds = clock_s() - begin_s;
+	l->busy_s += s.seconds;
+	l->busy_samples += (uint64_t)s.r.count;
+	tell_step(l, &s);
+	tell_merged(l);
+	after_step(l, &s.r);
+}
+
+static void work(struct learner *l)
+{
+	struct learner_job j;
+
+	for (;;) {
+		/* Both before the requests: what was asked for earlier than they were set is seen
+		 * below. */
+		const bool stop = atomic_load(&l->stop), train = atomic_load(&l->train);
+
+		while (take(l, &j))
+			do_job(l, &j);
+		if (stop)
+			return;
+		watch_end(l);
+		if (train && trains(l)) {
+			step(l);
+		} else {
+			end_merge(l);
+			wait_change(l);
+		}
+	}
+}
+
+/* The loop can reach it from here on. */
+static void begin(struct learner *l)
+{
+	const struct config *c = l->c.config;
+	struct trainer *t = l->trainer;
+	char path[OUTDIR_PATH];
+	struct err e;
+
+	if (metrics_open(&l->metrics,
+	            c->run.metrics[0] != '\0' ? c->run.metrics
+	                                      : outdir_file(l->c.dir, "metrics.jsonl", path),
+	            &e) != 0)
+		l->metrics.broken = e;
+	l->first_step = l->saved_step = t->step;
+	l->evaluations = evaluations(l);
+	l->unsaved = true;
+	l->begin_s = l->saved_s = clock_s();
+	metrics_start(&l->metrics, t, t->step > 0);
+	watch_metrics(l);
+}
+
+static void end(struct learner *l)
+{
+	const char *reason = "stopped";
+
+	(void)sound(l); /* and no snapshot is under way any more */
+	if (l->failed.code != 0)
+		reason = l->failed.code == ERR_NONFINITE ? "diverged" : "failed";
+	else if (l->done)
+		reason = trainer_done(l->trainer) ? "done" : "stop_after";
+	metrics_end(&l->metrics, l->trainer, reason, clock_s() - l->begin_s);
+	watch_metrics(l);
+	metrics_close(&l->metrics);
+	atomic_store(&l->ended, true);
+	uv_async_send(&l->wake);
+}
+
+/* A trainer, or open_err says why there is none. */
+static void open_trainer(struct learner *l)
+{
+	int rc = trainer_new(&l->trainer, l->c.config, &l->part, &l->open_err);
+
+	if (rc == 0) {
+		l->part = TRAINER_DATA;
+		rc = trainer_flock(l->trainer, l->c.layer_norms, &l->open_err);
+	}
+	l->open_err.code = rc;
+}
+
+/* Another nice value is a wish: without it training works, the loop is only less prompt. */
+static void give_way(void)
+{
+	int now;
+
+	errno = 0;
+	now = getpriority(PRIO_PROCESS, 0); /* 0: of this thread */
+	if (errno != 0 || setpriority(PRIO_PROCESS, 0, now + NICE) != 0)
+		log_debug("the learner's thread has no lower priority: %s", strerror(errno));
+}
+
+void *learner__thread(void *arg)
+{
+	struct learner *l = arg;
+
+	pthread_setname_np(pthread_self(), "learner");
+	give_way(); /* before there are threads that inherit it */
+	open_trainer(l);
+	pthread_mutex_lock(&l->lock);
+	l->opened = true;
+	pthread_cond_broadcast(&l->changed);
+	while (l->open_err.code == 0 && !l->begun && !atomic_load(&l->stop))
+		pthread_cond_wait(&l->changed, &l->lock);
+	pthread_mutex_unlock(&l->lock);
+	if (l->begun) {
+		begin(l);
+		work(l);
+		end(l);
+	}
+	return NULL;
+}

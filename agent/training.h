@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* What an agent needs to train: a learner with its data and model, the folder of its results, the
+ * last checkpoint, and the flock. Opened before anything is on the network, in the order in which a
+ * user can mend what is wrong. */
+#ifndef DUNLIN_AGENT_TRAINING_H
+#define DUNLIN_AGENT_TRAINING_H
+
+#include "agent/config.h"
+#include "agent/flock.h"
+#include "agent/statedir.h"
+
+struct training {
+	char out[LIMIT_PATH];
+	struct outdir dir;
+	struct learner *learner;   /* owned; NULL: this agent trains nothing */
+	struct flock_agent *flock; /* owned */
+};
+
+/* status receives the exit code when it fails. */
+int training_open(struct training *t, const struct config *c, uv_loop_t *loop,
+        const struct peer_id *self, const struct statedir *state, void *arg,
+        void (*finished_cb)(void *arg, int code), int *status, struct err *e) MUST_CHECK;
+void training_close(struct training *t);
+
+/* For the state directory, now and then. */
+struct statedir_progress training_progress(const struct training *t);
+
+/* The results, for people. */
+void training_print(const struct training *t);
+
+#endif

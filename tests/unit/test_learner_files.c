@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/* What a learner writes and reads: checkpoints, metrics, data; and what it says when it cannot. */
+#include "tests/unit/learner_bed.h"
+
+static void divergence_is_told(void **state)
+{
+	char text[4096] = "", path[OUTDIR_PATH];
+	struct bed b;
+
+	bed_config(&b, *state);
+	b.config.train.optim.lr = 1e30;
+	bed_open(&b);
+	learner_begin(b.l);
+	float *p = vector(&b, 2);
+
+	learner_train(b.l);
+	await(&b, &b.failed, 1);
+	assert_int_equal(b.err.code, ERR_NONFINITE);
+	int steps = b.steps;
+
+	learner_train(b.l);
+	assert_true(learner_snapshot(b.l, p, CONVERT_FP32, NULL));
+	await(&b, &b.snapshots, 1);
+	assert_int_equal(b.answer_step, steps);
+	/* Not even when the parameters are sound again: what made it diverge is still there. */
+	memset(p, 0, 2 * b.n * sizeof *p);
+	assert_true(learner_adopt(b.l, p, &(struct learner_state){.vectors = 2}));
+	assert_true(learner_evaluate(b.l, true));
+	await(&b, &b.evals, 1);
+	assert_true(b.adopted == 1 && b.err.code == 0);
+	bed_close(&b);
+	assert_int_equal(b.failed, 1);
+	assert_int_equal(b.steps, steps);
+	b.dir.path = b.out;
+	FILE *f = fopen(outdir_file(&b.dir, "metrics.jsonl", path), "r");
+
+	assert_non_null(f);
+	assert_true(fread(text, 1, sizeof text - 1, f) > 0);
+	fclose(f);
+	assert_non_null(strstr(text, "\"event\":\"start\""));
+	assert_non_null(strstr(text, "\"reason\":\"diverged\""));
+	free(p);
+}
+
+static void checkpoints_come_and_may_fail(void **state)
+{
+	char path[OUTDIR_PATH], nowhere[300];
+	struct checkpoint k;
+	uint64_t *steps;
+	struct bed b;
+	struct err e;
+	int n;
+
+	bed_config(&b, *state);
+	b.config.run.checkpoint_steps = 5;
+	b.config.run.keep = 2;
+	b.config.run.stop_after = 23;
+	bed_open(&b);
+	learner_begin(b.l);
+	learner_others(b.l, 1000);
+	learner_train(b.l);
+	await(&b, &b.done, 1);
+	assert_true(b.saved > 0 && b.err.code == 0);
+	b.saved = 0;
+	assert_true(learner_save(b.l));
+	await(&b, &b.saved, 1);
+	assert_int_equal(b.answer_step, 23);
+	assert_int_equal(outdir_list(&b.dir, &steps, &n, &e), 0);
+	assert_int_equal(n, 2);
+	assert_int_equal(steps[0], 23);
+	assert_int_equal(steps[1], 20);
+	free(steps);
+
+	/* Who goes on from it knows what the others had done. */
+	assert_int_equal(checkpoint_open(&k, outdir_checkpoint(&b.dir, 23, path), &e), 0);
+	struct trainer *t = by_hand(&b.config);
+
+	assert_int_equal(trainer_restore(t, &k, NULL, &e), 0);
+	checkpoint_close(&k);
+	assert_int_equal(trainer_clock(t), 1000 + 23 * 8);
+	trainer_free(t);
+
+	/* A merge after it changes the parameters but not the step: it is written anew. */
+	float *p = vector(&b, 1), kk[EXCHANGE_GROUPS_MAX] = {1, 1, 1};
+
+	assert_true(learner_snapshot(b.l, p, CONVERT_FP32, NULL));
+	assert_true(learner_apply(b.l, p, kk, b.groups));
+	assert_true(learner_save(b.l));
+	assert_true(learner_snapshot(b.l, p, CONVERT_FP32, NULL));
+	await(&b, &b.snapshots, 2);
+	assert_int_equal(checkpoint_open(&k, path, &e), 0);
+	t = by_hand(&b.config);
+	assert_int_equal(trainer_restore(t, &k, NULL, &e), 0);
+	checkpoint_close(&k);
+	assert_params(t, p);
+	trainer_free(t);
+	bed_close(&b);
+	free(p);
+
+	/* With nowhere to write, training goes on. */
+	bed_config(&b, *state);
+	b.config.run.checkpoint_steps = 5;
+	b.config.run.stop_after = 50;
+	bed_open(&b);
+	snprintf(nowhere, sizeof nowhere, "%s/nowhere", (char *)*state);
+	b.dir.path = nowhere;
+	learner_begin(b.l);
+	learner_train(b.l);
+	await(&b, &b.done, 1);
+	assert_int_equal(b.steps, 50);
+	assert_true(b.saved > 0);
+	b.saved = b.exported = 0;
+	assert_true(learner_save(b.l));
+	await(&b, &b.saved, 1);
+	assert_int_equal(b.err.code, ERR_IO);
+	assert_true(learner_export(b.l, "x"));
+	await(&b, &b.exported, 1);
+	assert_int_equal(b.err.code, ERR_IO);
+	assert_int_equal(b.failed, 0);
+	bed_close(&b);
+}
+
+static void what_cannot_open_says_so(void **state)
+{
+	struct learner_config c = {0};
+	enum trainer_part part;
+	struct learner *l;
+	struct bed b;
+	struct err e;
+
+	bed_config(&b, *state);
+	c.config = &b.config;
+	snprintf(b.config.data.train_images, sizeof b.config.data.train_images, "/nonexistent");
+	assert_int_equal(learner_open(&l, &c, &part, &e), ERR_IO);
+	assert_null(l);
+	assert_int_equal(part, TRAINER_DATA);
+	assert_non_null(strstr(e.msg, "/nonexistent"));
+	snprintf(b.config.data.train_images, sizeof b.config.data.train_images, "%s/images",
+	        (char *)*state);
+	snprintf(b.config.run.device, sizeof b.config.run.device, "abacus");
+	assert_int_not_equal(learner_open(&l, &c, &part, &e), 0);
+	assert_int_equal(part, TRAINER_DEVICE);
+	config_close(&b.config);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(divergence_is_told),
+	        cmocka_unit_test(checkpoints_come_and_may_fail),
+	        cmocka_unit_test(what_cannot_open_says_so),
+	};
+
+	return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
