@@ -29,6 +29,7 @@ static const struct field {
 } fields[] = {
         {"step", TYPE_U64, offsetof(struct checkpoint_state, step)},
         {"samples", TYPE_U64, offsetof(struct checkpoint_state, samples)},
+        {"others", TYPE_U64, offsetof(struct checkpoint_state, others)},
         {"epoch", TYPE_U64, offsetof(struct checkpoint_state, epoch)},
         {"sample", TYPE_U64, offsetof(struct checkpoint_state, sample)},
         {"train_samples", TYPE_U64, offsetof(struct checkpoint_state, n_train)},

@@ -23,7 +23,8 @@
 #define CHECKPOINT_VERSION 1
 
 struct checkpoint_state {
-	uint64_t step, samples; /* done so far in the run */
+	uint64_t step, samples; /* done so far in the run, by this agent */
+	uint64_t others;        /* samples that the rest of its flock had done, as it knew */
 	uint64_t epoch, sample; /* the loader's position */
 	uint64_t n_train;       /* samples in this agent's part of the data */
 	uint64_t optimizer;     /* enum optim_kind */

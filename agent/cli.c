@@ -46,6 +46,27 @@ const struct command commands[N_COMMANDS] = {
                 TAKEN_BY_ASKER, {{"--json", NULL, "print the agent's own answer, JSON"}}},
         [CMD_PEERS] = {"peers", "", 0, 0, "show the peers that an agent on this machine knows",
                 TAKEN_BY_ASKER, {{"--json", NULL, "print the agent's own answer, JSON"}}},
+        [CMD_TOP] = {"top", "[SOCKET...]", 0, CLI_ARGS_MAX,
+                "watch agents on this machine, a row each, until Ctrl-C", TAKEN_BY_ASKER,
+                {{"--every", "SECONDS", "between two looks (1; without a terminal 10)"},
+                        {"--log", "FILE", "add a line of each agent to it every second"},
+                        {"--until-gone", NULL, "end when the last of them is gone"},
+                        {"--notes", NULL, "show the lines of stdin above the rows"}}},
+        [CMD_LEDGER] = {"ledger", "", 0, 0, "show the last decisions of an agent's gate",
+                TAKEN_BY_ASKER,
+                {{"--json", NULL, "print the agent's own answer, JSON"},
+                        {"--max", "N", "so many at most, up to 512 (64)"}}},
+        [CMD_EXCHANGES] = {"exchanges", "", 0, 0, "show the last exchanges of an agent",
+                TAKEN_BY_ASKER,
+                {{"--json", NULL, "print the agent's own answer, JSON"},
+                        {"--max", "N", "so many at most, up to 512 (64)"}}},
+        [CMD_PAUSE] = {"pause", "", 0, 0, "let an agent stop training until it is resumed",
+                TAKEN_BY_ASKER, {{"--json", NULL, "print the agent's own answer, JSON"}}},
+        [CMD_RESUME] = {"resume", "", 0, 0, "let an agent that is paused train on",
+                TAKEN_BY_ASKER, {{"--json", NULL, "print the agent's own answer, JSON"}}},
+        [CMD_CHECKPOINT] = {"checkpoint", "", 0, 0,
+                "let an agent write a checkpoint, and wait for it", TAKEN_BY_ASKER,
+                {{"--json", NULL, "print its step and age, JSON"}}},
         [CMD_LEAVE] = {"leave", "", 0, 0, "let an agent on this machine leave its flock and end",
                 TAKEN_BY_ASKER, {{"--json", NULL, "print the agent's own answer, JSON"}}},
         [CMD_HELP] = {"help", "[SUBCOMMAND]", 0, 1, "show this, or the help of a subcommand", 0,
@@ -240,7 +261,8 @@ static int read_flag(struct reader *r)
 	if (own >= 0 || config) {
 		const char *value = take_value(r, inline_value);
 		if (!value || !value[0])
-			return cli_usage_error(r->id, "%s needs a value: %s FILE", flag, flag);
+			return cli_usage_error(r->id, "%s needs a value: %s %s", flag, flag,
+			        own >= 0 ? cmd->flags[own].value : "FILE");
 		*(own >= 0 ? &r->a->own[own] : &r->a->config) = value;
 		return 0;
 	}

@@ -19,6 +19,12 @@ enum command_id {
 	CMD_AGENT,
 	CMD_STATUS,
 	CMD_PEERS,
+	CMD_TOP,
+	CMD_LEDGER,
+	CMD_EXCHANGES,
+	CMD_PAUSE,
+	CMD_RESUME,
+	CMD_CHECKPOINT,
 	CMD_LEAVE,
 	CMD_HELP,
 	CMD_VERSION,
@@ -32,7 +38,7 @@ struct cli_flag {
 	const char *help;
 };
 
-#define CLI_FLAGS_MAX 3
+#define CLI_FLAGS_MAX 4
 struct command {
 	const char *name;
 	const char *args; /* "CHECKPOINT OUT.safetensors" */
@@ -43,7 +49,7 @@ struct command {
 };
 extern const struct command commands[N_COMMANDS];
 
-#define CLI_ARGS_MAX 3
+#define CLI_ARGS_MAX 64
 struct cli_args {
 	const char *config;             /* borrowed from argv or the environment; NULL: none */
 	const char *file[CLI_ARGS_MAX]; /* borrowed from argv: the arguments that are no flags */

@@ -66,7 +66,7 @@ int cli_help(enum command_id id)
 		       "Trains neural networks, on one machine or on many that come and go.\n\n"
 		       "Subcommands:\n");
 		for (int i = 0; i < N_COMMANDS; i++)
-			printf("  %-9s %s\n", commands[i].name, commands[i].summary);
+			printf("  %-10s %s\n", commands[i].name, commands[i].summary);
 		printf("\n`dunlin SUBCOMMAND --help` says more, dunlin(1) says it all.\n"
 		       "`dunlin train` alone trains a small network on Fashion-MNIST.\n");
 		print_exit_codes();
@@ -105,7 +105,7 @@ static bool complete_value(const struct command *cmd, const char *flag)
 	int index = setting_find_flag(flag, cmd->settings, &negated);
 	for (int i = 0; i < CLI_FLAGS_MAX && cmd->flags[i].flag; i++)
 		if (strcmp(cmd->flags[i].flag, flag) == 0) {
-			if (cmd->flags[i].value)
+			if (cmd->flags[i].value && strcmp(cmd->flags[i].value, "FILE") == 0)
 				puts("FILE");
 			return cmd->flags[i].value != NULL;
 		}

@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* dunlin agent: joins a flock and keeps its membership until it is told to leave.
+/* dunlin agent: joins a flock, trains with it, and leaves when the run is over or it is told to.
  *
  * The happy path: settings, keys and lists; the state directory with its lock, identity and known
- * peers; then the control socket and the network on one loop, a greeting on stdout, and the loop
- * runs. SIGINT, SIGTERM or a `leave` on the socket end it: goodbye to the peers, everything closed,
- * exit 0. A second signal ends it at once, even if the loop hangs. SIGHUP reads the lists again.
+ * peers; data, model and checkpoint; then the control socket and the network on one loop, a
+ * greeting on stdout, and the loop runs. SIGINT, SIGTERM, a `leave` on the socket or the end of the
+ * run end it: the exchange under way, a checkpoint, goodbye to the peers, everything closed, exit
+ * 0. A second signal ends it at once, even if the loop hangs, and so does agent.leave_seconds.
+ * SIGHUP reads the lists again.
  *
- *     leave ──► node_leave ──► on_left ──► control_close, timers, signals ──► the loop is empty
+ *     leave ──► flock_leave ──► node_leave ──► on_left ──► control_close, … ──► the loop is empty
  *
  * What can fail is told before anything is on the network, in the order in which a user can mend
- * it: settings and the files that they name (exit 3), then the machine's own refusals: a lock, an
- * address in use (exit 1). */
+ * it: settings and the files that they name (exit 3), then the machine's own refusals: a lock,
+ * data, a device, an address in use. */
 #include "agent/base/log.h"
 #include "agent/cli.h"
 #include "agent/control.h"
 #include "agent/greeting.h"
 #include "agent/node.h"
 #include "agent/places.h"
+#include "agent/training.h"
 #include "agent/upkeep.h"
 #include "agent/wanted.h"
 
@@ -28,6 +31,7 @@
 #include <unistd.h>
 
 #define PEERS_EVERY_MS 60000
+#define LINE_EVERY_MS 10000
 #define PEERS_LOOK_MS 5000 /* the first peers are kept soon: an agent may be killed young */
 
 enum { ON_INT, ON_TERM, ON_HUP, N_SIGNALS };
@@ -42,10 +46,14 @@ struct agent {
 	uv_loop_t loop;
 	struct node *node;       /* owned; NULL: gone */
 	struct control *control; /* owned */
+	struct training training;
 	struct upkeep upkeep;
-	uv_timer_t timer;
+	uv_timer_t timer, leave_timer;
 	uv_signal_t signal[N_SIGNALS];
 	uint64_t kept_ms; /* when peers were last kept; 0: not yet */
+	uint64_t line_ms;
+	struct flock_view view; /* of the answer being given */
+	int code;               /* of a run that failed */
 	bool leaving;
 };
 
@@ -82,6 +90,7 @@ static void on_second_signal(int sig)
 static void close_handles(struct agent *a)
 {
 	uv_close((uv_handle_t *)&a->timer, NULL);
+	uv_close((uv_handle_t *)&a->leave_timer, NULL);
 	for (int i = 0; i < N_SIGNALS; i++)
 		if (!uv_is_closing((uv_handle_t *)&a->signal[i]))
 			uv_close((uv_handle_t *)&a->signal[i], NULL);
@@ -97,6 +106,23 @@ static void on_left(void *arg)
 	close_handles(a);
 }
 
+static void on_flock_left(void *arg)
+{
+	struct agent *a = arg;
+	node_leave(a->node);
+}
+
+/* A machine that is about to be taken away has no time for a learner or a disk that hangs. */
+static void on_leave_timer(uv_timer_t *t)
+{
+	struct agent *a = t->data;
+	log_warn("leaving took longer than agent.leave_seconds (%g): ended without a last "
+	         "checkpoint",
+	        a->config.agent.leave_s);
+	unlink(a->wanted.socket);
+	_exit(EXIT_OK);
+}
+
 static void leave(void *arg)
 {
 	struct agent *a = arg;
@@ -104,7 +130,22 @@ static void leave(void *arg)
 		return;
 	a->leaving = true;
 	upkeep_peers(&a->upkeep, node_gossip(a->node));
-	node_leave(a->node);
+	uv_timer_start(
+	        &a->leave_timer, on_leave_timer, (uint64_t)(a->config.agent.leave_s * 1000), 0);
+	if (!a->training.flock) {
+		node_leave(a->node);
+		return;
+	}
+	struct statedir_progress p = training_progress(&a->training);
+	upkeep_progress(&a->upkeep, &p);
+	flock_leave(a->training.flock, on_flock_left);
+}
+
+static void on_finished(void *arg, int code)
+{
+	struct agent *a = arg;
+	a->code = code;
+	leave(a);
 }
 
 static void on_signal(uv_signal_t *s, int signum)
@@ -133,6 +174,17 @@ static void on_timer(uv_timer_t *t)
 		return;
 	const struct gossip *g = node_gossip(a->node);
 	uint64_t now = uv_now(&a->loop);
+	if (a->training.flock) {
+		struct statedir_progress p = training_progress(&a->training);
+		upkeep_progress(&a->upkeep, &p);
+	}
+	if (a->training.flock && now - a->line_ms >= LINE_EVERY_MS && log_enabled(LOG_INFO)) {
+		char line[200];
+		a->line_ms = now;
+		flock_view(a->training.flock, &a->view);
+		flock_line(&a->view, line);
+		log_info("%s", line);
+	}
 	bool due = a->kept_ms ? now - a->kept_ms >= PEERS_EVERY_MS : gossip_count(g) > 0;
 	if (!due)
 		return;
@@ -177,6 +229,46 @@ static void on_look(void *arg, struct control_view *out)
 	        .rss_kb = resident_kb(),
 	        .net = node_counters(a->node),
 	        .lag = node_lag(a->node)};
+	if (a->training.flock) {
+		flock_view(a->training.flock, &a->view);
+		out->flock = &a->view;
+	}
+}
+
+static int on_act(void *arg, enum control_act act, struct err *e)
+{
+	struct flock_agent *f = ((struct agent *)arg)->training.flock;
+	switch (act) {
+	case CONTROL_PAUSE:
+		return flock_pause(f, e);
+	case CONTROL_RESUME:
+		return flock_resume(f, e);
+	default:
+		return flock_checkpoint(f, e);
+	}
+}
+
+/* What the network has for the flock. */
+
+static void on_exchange(void *arg, const struct peer_id *from, const struct exchange_message *m)
+{
+	flock_message(((struct agent *)arg)->training.flock, from, m);
+}
+
+static void on_bulk(void *arg, const struct peer_id *id, uint64_t exchange, int fd, bool we_dialled,
+        const struct frame_bulk *keys, const struct aead *aead)
+{
+	flock_bulk(((struct agent *)arg)->training.flock, id, exchange, fd, we_dialled, keys, aead);
+}
+
+static void on_stream(void *arg, const struct peer_id *id, bool up)
+{
+	flock_up(((struct agent *)arg)->training.flock, id, up);
+}
+
+static void on_gone(void *arg, const struct peer_id *id)
+{
+	flock_gone(((struct agent *)arg)->training.flock, id);
 }
 
 /* ---- the beginning */
@@ -190,6 +282,8 @@ static int greet(const struct agent *a)
 	        .listen = node_address(a->node),
 	        .advertise = gossip_self(node_gossip(a->node))->addr};
 	struct buf text;
+	if (a->training.learner)
+		g.device = learner_trainer(a->training.learner)->device_why;
 	buf_init(&text, 65536);
 	int rc = greeting_print(&g, &text);
 	int status = rc ? cli_fail(EXIT_FAILED, "%s", err_text(rc)) : cli_print(&text);
@@ -204,6 +298,7 @@ static int open_network(struct agent *a, struct err *e)
 	        .idle_ms = CONTROL_IDLE_MS,
 	        .arg = a,
 	        .look_cb = on_look,
+	        .act_cb = on_act,
 	        .leave_cb = leave};
 	struct node_config *n = &a->wanted.node;
 	n->loop = &a->loop;
@@ -214,6 +309,13 @@ static int open_network(struct agent *a, struct err *e)
 	n->arg = a;
 	n->generation_cb = on_generation;
 	n->left_cb = on_left;
+	if (a->training.flock) {
+		n->status = flock_status(a->training.flock);
+		n->exchange_cb = on_exchange;
+		n->bulk_cb = on_bulk;
+		n->stream_cb = on_stream;
+		n->gone_cb = on_gone;
+	}
 	a->upkeep.loop = &a->loop;
 	a->upkeep.state = &a->state;
 	a->upkeep.identity = &a->identity;
@@ -231,7 +333,8 @@ static int open_network(struct agent *a, struct err *e)
 static void open_handles(struct agent *a)
 {
 	uv_timer_init(&a->loop, &a->timer);
-	a->timer.data = a;
+	uv_timer_init(&a->loop, &a->leave_timer);
+	a->timer.data = a->leave_timer.data = a;
 	for (int i = 0; i < N_SIGNALS; i++) {
 		uv_signal_init(&a->loop, &a->signal[i]);
 		a->signal[i].data = a;
@@ -246,9 +349,15 @@ static int run(struct agent *a)
 	if (rc)
 		return cli_fail(EXIT_FAILED, "start an event loop: %s", uv_strerror(rc));
 	open_handles(a);
-	rc = open_network(a, &e);
+	rc = training_open(&a->training, &a->config, &a->loop, &a->identity.id, &a->state, a,
+	        on_finished, &status, &e);
+	if (rc == 0) {
+		status = EXIT_FAILED;
+		uv_update_time(&a->loop); /* reading data took its time */
+		rc = open_network(a, &e);
+	}
 	if (rc) {
-		status = cli_fail(exit_code(rc, EXIT_FAILED), "%s", e.msg);
+		status = cli_fail(exit_code(rc, status), "%s", e.msg);
 		if (a->control)
 			control_close(a->control, NULL, NULL);
 		close_handles(a);
@@ -257,11 +366,23 @@ static int run(struct agent *a)
 			uv_signal_start(&a->signal[i], on_signal, signals[i]);
 		uv_timer_start(&a->timer, on_timer, PEERS_LOOK_MS, PEERS_LOOK_MS);
 		status = greet(a);
+		uv_update_time(&a->loop);
 		node_start(a->node);
+		if (a->training.flock)
+			flock_start(a->training.flock, a->node,
+			        a->wanted.node.n_seeds == 0 && a->upkeep.known.n == 0);
 		if (status != EXIT_OK)
 			leave(a);
 	}
 	uv_run(&a->loop, UV_RUN_DEFAULT);
+	if (rc == 0 && a->training.flock && status == EXIT_OK) {
+		training_print(&a->training);
+		status = a->code == ERR_NONFINITE ? EXIT_DIVERGED
+		         : a->code                ? exit_code(a->code, EXIT_FAILED)
+		                                  : EXIT_OK;
+	}
+	training_close(&a->training);
+	uv_run(&a->loop, UV_RUN_DEFAULT); /* its handles */
 	rc = uv_loop_close(&a->loop);
 	assert(rc == 0);
 	return status;

@@ -107,6 +107,7 @@ static int open_device(struct eval *v, struct err *e)
 	const struct device_config dc = {
 	        .threads = (int)c->run.threads,
 	        .deterministic = c->run.deterministic,
+	        .tf32 = c->run.tf32,
 	};
 	int rc = device_open(&v->dev, c->run.device, &dc, NULL, e);
 
@@ -128,6 +129,7 @@ static int open_loader(struct eval *v, struct err *e)
 	        .mean = v->mean,
 	        .std = v->std,
 	        .ahead = (int)v->config.data.ahead,
+	        .dev = v->dev,
 	};
 	return loader_new(&v->loader, &lc, (struct loader_position){0}, e);
 }
@@ -141,11 +143,13 @@ static int evaluate(
 		*busy_with = EXIT_DATA;
 		rc = find_normalisation(v, e);
 	}
-	if (rc == 0)
-		rc = open_loader(v, e);
 	if (rc == 0) {
 		*busy_with = EXIT_DEVICE;
 		rc = open_device(v, e);
+	}
+	if (rc == 0) {
+		*busy_with = EXIT_DATA;
+		rc = open_loader(v, e);
 	}
 	if (rc == 0) {
 		*busy_with = EXIT_MODEL;

@@ -1,107 +1,129 @@
 /* SPDX-License-Identifier: MIT */
 /* dunlin status, dunlin peers, dunlin leave: ask the agent of that name, and show its answer: as it
  * came with --json, for people otherwise. leave waits until the agent is gone, so that what follows
- * it in a script finds the name free.
- *
- * The answer comes from a program of the same user, but perhaps of another version: a field that is
- * missing is shown as ?, and its text is escaped before it reaches a terminal. */
-#include "agent/cli.h"
-#include "agent/client.h"
-#include "agent/jsontext.h"
-#include "agent/places.h"
+ * it in a script finds the name free. */
+#include "agent/ask.h"
 
-#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <string.h>
 
 #define LEAVE_WAIT_MS 30000
 
-/* ---- fields */
+/* ---- status, for people */
 
-static double number(const cJSON *o, const char *key)
+static void show_agent(const cJSON *o)
 {
-	const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
-	return cJSON_IsNumber(v) ? v->valuedouble : 0;
-}
-
-static const char *text(const cJSON *o, const char *key, char out[JSON_SHOWN])
-{
-	const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
-	return json_shown(cJSON_IsString(v) ? v->valuestring : "?", out);
-}
-
-static bool truth(const cJSON *o, const char *key)
-{
-	return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, key));
-}
-
-static const char *duration(double s, char out[32])
-{
-	if (s < 120)
-		snprintf(out, 32, "%.0f s", s);
-	else if (s < 7200)
-		snprintf(out, 32, "%.0f min", s / 60);
-	else if (s < 172800)
-		snprintf(out, 32, "%.0f h", s / 3600);
-	else
-		snprintf(out, 32, "%.0f d", s / 86400);
-	return out;
-}
-
-static const char *bytes(double n, char out[32])
-{
-	static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-	int u = 0;
-	for (; n >= 1000 && u < 5; u++)
-		n /= 1000;
-	snprintf(out, 32, u && n < 10 ? "%.1f %s" : "%.0f %s", n, units[u]);
-	return out;
-}
-
-/* ---- for people */
-
-static void show_status(const cJSON *o)
-{
-	const cJSON *peers = cJSON_GetObjectItemCaseSensitive(o, "peers");
-	const cJSON *net = cJSON_GetObjectItemCaseSensitive(o, "net");
-	const cJSON *loop = cJSON_GetObjectItemCaseSensitive(o, "loop");
-	const cJSON *gossip = cJSON_GetObjectItemCaseSensitive(o, "membership");
-	char a[JSON_SHOWN], b[JSON_SHOWN], c[32], d[32];
-	const cJSON *id = cJSON_GetObjectItemCaseSensitive(o, "id");
-	printf("%s, dunlin %s, up %s, generation %.0f\n", text(o, "name", a), text(o, "version", b),
-	        duration(number(o, "uptime_s"), c), number(o, "generation"));
+	char a[JSON_SHOWN], b[JSON_SHOWN], c[ASKED_SHORT];
+	const cJSON *id = asked_at(o, "id");
+	printf("%s, dunlin %s, up %s, generation %.0f\n", asked_text(o, "name", a),
+	        asked_text(o, "version", b), asked_duration(asked_number(o, "uptime_s"), c),
+	        asked_number(o, "generation"));
 	/* Longer than what json_shown keeps, and of use only as a whole. */
 	if (cJSON_IsString(id) && strspn(id->valuestring, "0123456789abcdef") == 64)
 		printf("id       %.64s\n", id->valuestring);
-	printf("address  listens on %s, peers are told %s%s\n", text(o, "listen", a),
-	        text(o, "advertise", b), truth(o, "dialable") ? "" : ", not dialable");
-	printf("peers    %.0f alive, %.0f suspect, %.0f dead, %.0f left; own health %.0f (0 is "
-	       "fine, 7 ill)\n",
-	        number(peers, "alive"), number(peers, "suspect"), number(peers, "dead"),
-	        number(peers, "left"), number(o, "health"));
+	printf("address  listens on %s, peers are told %s%s\n", asked_text(o, "listen", a),
+	        asked_text(o, "advertise", b), asked_truth(o, "dialable") ? "" : ", not dialable");
+	printf("health   ");
+	asked_words(stdout, asked_at(o, "health"), "words");
+	printf(" (%.0f; 0 is fine, 7 ill)\n", asked_number(asked_at(o, "health"), "score"));
+}
+
+static void show_accuracy(const char *label, const cJSON *v)
+{
+	printf("%-8s %.2f %%, %.0f of %.0f test images%s, at step %.0f\n", label,
+	        100 * asked_number(v, "value"), asked_number(v, "correct"),
+	        asked_number(v, "count"), asked_truth(v, "whole") ? "" : " (a part of them)",
+	        asked_number(v, "step"));
+}
+
+static void show_training(const cJSON *t)
+{
+	const cJSON *final = asked_at(t, "final"), *join = asked_at(t, "join");
+	char a[JSON_SHOWN], b[JSON_SHOWN], c[ASKED_SHORT], d[ASKED_SHORT], e[ASKED_SHORT];
+	double clock = asked_number(t, "clock"), total = asked_number(t, "total");
+	printf("training %s, step %.0f, loss %s, lr %s, %s samples/s; %s on ",
+	        asked_text(t, "phase", a), asked_number(t, "step"), asked_real(t, "loss", c),
+	        asked_real(t, "lr", d), asked_real(t, "samples_per_s", e),
+	        asked_text(t, "model", b));
+	asked_words(stdout, t, "device");
+	putchar('\n');
+	const char *run = asked_text(t, "run", a);
+	printf("run      %s%s%.1f %% done: %.0f of %.0f samples, %.0f of them ours, epoch %s\n",
+	        run, run[0] ? ", " : "", total > 0 ? 100 * clock / total : 0, clock, total,
+	        asked_number(t, "samples"), asked_real(t, "epoch", c));
+	if (asked_has(t, "join"))
+		printf("joining  %.0f of %.0f words from %.12s\n", asked_number(join, "words"),
+		        asked_number(join, "total"), asked_text(join, "donor", a));
+	if (asked_has(final, "merged"))
+		show_accuracy("merged", asked_at(final, "merged"));
+	else if (asked_has(t, "accuracy"))
+		show_accuracy("accuracy", asked_at(t, "accuracy"));
+}
+
+static void show_gossip(const cJSON *o)
+{
+	const cJSON *g = asked_at(o, "gate"), *d = asked_at(o, "distance");
+	const cJSON *x = asked_at(o, "exchanges"), *p = asked_at(o, "partners");
+	char a[JSON_SHOWN], b[ASKED_SHORT], c[ASKED_SHORT], e[ASKED_SHORT], f[ASKED_SHORT];
+	printf("gate     %s, Δ %s / δ %s, LSSR %s; %.0f local steps, %.0f communicating%s\n",
+	        asked_text(g, "mode", a), asked_real(g, "change", b), asked_real(g, "delta", c),
+	        asked_real(g, "lssr", e), asked_number(g, "local"),
+	        asked_number(g, "communicating"), asked_truth(g, "owed") ? ", one owed" : "");
+	printf("distance %s to the last partner, rms %s, radius %s; %s to consensus (%.0f "
+	       "sketches)\n",
+	        asked_real(d, "last", b), asked_real(d, "rms", c), asked_real(d, "radius", e),
+	        asked_real(d, "consensus", f), asked_number(d, "sketches"));
+	printf("exchange %s; %.0f begun, %.0f taken, %.0f one-sided, %.0f clipped; %s sent, %s "
+	       "received\n",
+	        asked_text(x, "state", a), asked_number(x, "begun"), asked_number(x, "taken"),
+	        asked_number(x, "one_sided"), asked_number(x, "clipped"),
+	        asked_bytes(asked_number(x, "bytes_sent"), b),
+	        asked_bytes(asked_number(x, "bytes_received"), c));
+	printf("partners %.0f of our run, %.0f of others, %.0f in quarantine\n",
+	        asked_number(p, "candidates"), asked_number(p, "unlike"),
+	        asked_number(p, "in_quarantine"));
+}
+
+static void show_status(const cJSON *o)
+{
+	const cJSON *peers = asked_at(o, "peers"), *net = asked_at(o, "net");
+	const cJSON *loop = asked_at(o, "loop"), *gossip = asked_at(o, "membership");
+	char c[ASKED_SHORT], d[ASKED_SHORT];
+	show_agent(o);
+	if (asked_has(o, "training")) {
+		show_training(asked_at(o, "training"));
+		show_gossip(o);
+	}
+	printf("peers    %.0f alive, %.0f suspect, %.0f dead, %.0f left; %.0f probes, %.0f "
+	       "failed\n",
+	        asked_number(peers, "alive"), asked_number(peers, "suspect"),
+	        asked_number(peers, "dead"), asked_number(peers, "left"),
+	        asked_number(gossip, "probes"), asked_number(gossip, "probes_failed"));
 	printf("network  %.0f connections, %s sent, %s received, %.0f strangers refused\n",
-	        number(net, "connections"), bytes(number(net, "bytes_sent"), c),
-	        bytes(number(net, "bytes_received"), d), number(net, "strangers_refused"));
-	printf("probes   %.0f, of which %.0f failed\n", number(gossip, "probes"),
-	        number(gossip, "probes_failed"));
+	        asked_number(net, "connections"), asked_bytes(asked_number(net, "bytes_sent"), c),
+	        asked_bytes(asked_number(net, "bytes_received"), d),
+	        asked_number(net, "strangers_refused"));
 	printf("loop     late by %.1f ms (p99), %.1f ms at most; %.0f slow callbacks; %s "
 	       "resident\n",
-	        number(loop, "lag_us_p99") / 1000, number(loop, "lag_us_max") / 1000,
-	        number(loop, "slow_callbacks"), bytes(1024 * number(o, "rss_kb"), c));
+	        asked_number(loop, "lag_us_p99") / 1000, asked_number(loop, "lag_us_max") / 1000,
+	        asked_number(loop, "slow_callbacks"),
+	        asked_bytes(1024 * asked_number(o, "rss_kb"), c));
 }
+
+/* ---- peers */
 
 static const char *link_of(const cJSON *peer)
 {
-	if (truth(peer, "connected"))
+	if (asked_truth(peer, "connected"))
 		return "connected";
-	if (truth(peer, "unreachable"))
+	if (asked_truth(peer, "unreachable"))
 		return "unreachable";
-	return truth(peer, "dialable") ? "datagrams" : "not dialable";
+	return asked_truth(peer, "dialable") ? "datagrams" : "not dialable";
 }
 
 static void show_peers(const cJSON *o)
 {
-	const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, "peers"), *peer;
+	const cJSON *list = asked_at(o, "peers"), *peer;
 	if (cJSON_GetArraySize(list) == 0) {
 		printf("no peers yet\n");
 		return;
@@ -110,83 +132,49 @@ static void show_peers(const cJSON *o)
 	        "SAMPLES");
 	cJSON_ArrayForEach(peer, list)
 	{
-		char id[JSON_SHOWN], addr[JSON_SHOWN], state[JSON_SHOWN], since[32];
-		printf("%-12.12s  %-26s  %-8s  %-8s  %-12s  %.0f\n", text(peer, "id", id),
-		        text(peer, "addr", addr), text(peer, "state", state),
-		        duration(number(peer, "since_s"), since), link_of(peer),
-		        number(peer, "samples"));
+		char id[JSON_SHOWN], addr[JSON_SHOWN], state[JSON_SHOWN], since[ASKED_SHORT];
+		printf("%-12.12s  %-26s  %-8s  %-8s  %-12s  %.0f\n", asked_text(peer, "id", id),
+		        asked_text(peer, "addr", addr), asked_text(peer, "state", state),
+		        asked_duration(asked_number(peer, "since_s"), since), link_of(peer),
+		        asked_number(peer, "samples"));
 	}
 }
+
+/* ---- leave */
 
 static void show_left(const cJSON *o)
 {
 	char name[JSON_SHOWN];
-	printf("%s has left its flock\n", text(o, "name", name));
+	printf("%s has left its flock\n", asked_text(o, "name", name));
 }
 
-/* ---- asking */
-
-static int show(const struct buf *answer, bool json, void (*show_cb)(const cJSON *))
-{
-	cJSON *o = cJSON_ParseWithLength(answer->data ? answer->data : "", answer->len);
-	char why[JSON_SHOWN];
-	int status = EXIT_OK;
-	if (!cJSON_IsObject(o))
-		status = cli_fail(EXIT_NO_AGENT, "the answer is not one of a Dunlin agent");
-	else if (json)
-		printf("%s\n", answer->data);
-	else if (truth(o, "ok"))
-		show_cb(o);
-	if (status == EXIT_OK && !truth(o, "ok"))
-		status = cli_fail(EXIT_FAILED, "the agent says: %s", text(o, "error", why));
-	cJSON_Delete(o);
-	return status;
-}
-
-static int ask(enum command_id id, int argc, char **argv, void (*show_cb)(const cJSON *))
-{
-	struct config c;
-	struct cli_args a;
-	struct client client = {.fd = -1};
-	struct buf answer;
-	struct err e;
-	char path[LIMIT_PATH], request[64];
-	int status, rc;
-	if (!cli_begin(&c, &a, id, argc, argv, &status))
-		return status;
-	buf_init(&answer, CLIENT_REPLY_MAX);
-	snprintf(request, sizeof request, "{\"cmd\":\"%s\"}", commands[id].name);
-	rc = place_socket(&c, path, &e);
-	status = EXIT_CONFIG;
-	if (rc == 0) {
-		status = EXIT_FAILED;
-		rc = client_open(&client, path, &e);
-	}
-	if (rc == 0)
-		rc = client_ask(&client, request, &answer, &e);
-	if (rc == 0 && id == CMD_LEAVE)
-		rc = client_wait_end(&client, LEAVE_WAIT_MS, &e);
-	if (rc)
-		status = cli_fail(rc == ERR_NOTFOUND ? EXIT_NO_AGENT : status, "%s", e.msg);
-	else
-		status = show(&answer, cli_own(&a, id, "--json") != NULL, show_cb);
-	client_close(&client);
-	buf_close(&answer);
-	config_close(&c);
-	return status;
-}
+/* ---- the commands */
 
 int cmd_status(int argc, char **argv)
 {
-	return ask(CMD_STATUS, argc, argv, show_status);
+	return ask_and_show(CMD_STATUS, argc, argv, show_status);
 }
 
 int cmd_peers(int argc, char **argv)
 {
-	return ask(CMD_PEERS, argc, argv, show_peers);
+	return ask_and_show(CMD_PEERS, argc, argv, show_peers);
 }
 
 int cmd_leave(int argc, char **argv)
 {
-	return ask(CMD_LEAVE, argc, argv, show_left);
+	struct asked a;
+	struct err e;
+	int status;
+	if (!ask_open(&a, CMD_LEAVE, argc, argv, &status))
+		return status;
+	status = ask(&a, "{\"cmd\":\"leave\"}");
+	int rc = status == EXIT_OK ? client_wait_end(&a.client, LEAVE_WAIT_MS, &e) : 0;
+	if (rc)
+		status = cli_fail(rc == ERR_NOTFOUND ? EXIT_NO_AGENT : EXIT_FAILED, "%s", e.msg);
+	else if (status == EXIT_OK && a.json)
+		printf("%s\n", a.answer.data);
+	else if (status == EXIT_OK)
+		show_left(a.reply);
+	ask_close(&a);
+	return status;
 }

@@ -14,6 +14,7 @@
 #include "agent/commands.h"
 #include "agent/metrics.h"
 #include "agent/outdir.h"
+#include "agent/places.h"
 #include "agent/progress.h"
 #include "agent/trainer.h"
 
@@ -31,6 +32,7 @@
 struct run {
 	struct config config;
 	struct trainer *trainer; /* owned */
+	char out[LIMIT_PATH];
 	struct outdir dir;
 	struct metrics metrics;
 	struct progress progress;
@@ -294,7 +296,9 @@ static int open_run(struct run *r)
 
 	if (status != EXIT_OK)
 		return status;
-	rc = outdir_open(&r->dir, c->run.out, &e);
+	rc = place_out(c, false, r->out, &e);
+	if (rc == 0)
+		rc = outdir_open(&r->dir, r->out, &e);
 	if (rc == 0 && !c->run.resume)
 		rc = check_unused(r, &e);
 	if (rc != 0)

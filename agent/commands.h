@@ -38,6 +38,12 @@ int cmd_keygen(int argc, char **argv);
 int cmd_agent(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_peers(int argc, char **argv);
+int cmd_top(int argc, char **argv);
+int cmd_ledger(int argc, char **argv);
+int cmd_exchanges(int argc, char **argv);
+int cmd_pause(int argc, char **argv);
+int cmd_resume(int argc, char **argv);
+int cmd_checkpoint(int argc, char **argv);
 int cmd_leave(int argc, char **argv);
 
 #endif

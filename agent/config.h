@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CONFIG_SETTINGS_MAX 96 /* rows of the options table, at most */
+#define CONFIG_SETTINGS_MAX 128 /* rows of the options table, at most */
 
 enum agent_profile { PROFILE_LAN, PROFILE_WAN };
 
@@ -47,7 +47,7 @@ struct config {
 	} train;
 
 	struct {
-		char out[LIMIT_PATH]; /* folder for checkpoints, metrics and the final weights */
+		char out[LIMIT_PATH]; /* folder for the results; empty: see places.h */
 		char metrics[LIMIT_PATH]; /* JSON lines; empty: out/metrics.jsonl */
 		char init_from[LIMIT_PATH];
 		bool resume;
@@ -56,8 +56,11 @@ struct config {
 		int64_t keep;             /* checkpoints kept besides the best */
 		int64_t stop_after;       /* steps of this process, then it exits; 0: no limit */
 		char device[32];
-		int64_t threads; /* 0: as many as there are cores */
+		int64_t eval_samples; /* an agent's, at each evaluation */
+		double eval_epochs;   /* between two of them */
+		int64_t threads;      /* 0: as many as there are cores */
 		bool deterministic;
+		bool tf32;
 	} run;
 
 	struct {
@@ -71,7 +74,22 @@ struct config {
 		bool dialable;
 		int profile; /* enum agent_profile */
 		int64_t members_max;
+		bool train;     /* else membership alone */
+		double leave_s; /* bound of leaving */
 	} agent;
+
+	struct {
+		char run[LIMIT_NAME];
+		int gate; /* enum gate_mode */
+		double delta, chance;
+		int64_t every;
+		double exchanges_per_s, bytes_per_s, bytes_per_day, incoming_share, upload_cap;
+		int64_t silence_steps;
+		double silence_s;
+		int exchange; /* enum exchange_mode */
+		int wire;     /* enum convert_format */
+		double beta, peer_rate, stale, join_s, merge_s, stay_s;
+	} gossip;
 
 	struct {
 		int level;  /* enum log_level */

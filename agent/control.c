@@ -122,7 +122,7 @@ static void answer(struct client_end *k, const char *line, size_t len)
 	struct control_view view = {0};
 	enum control_then then;
 	c->config.look_cb(c->config.arg, &view);
-	if (control_answer(&view, line, len, &k->out, &k->rows, &then) != 0) {
+	if (control_answer(&c->config, &view, line, len, &k->out, &k->rows, &then) != 0) {
 		drop(k);
 		return;
 	}

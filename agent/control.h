@@ -5,6 +5,8 @@
  *     {"cmd":"peers","tag":7}      {"ok":true,"tag":7,"peers":[{"id":"3b6a…",…},…]}
  *     {"cmd":"leaf"}               {"ok":false,"error":"unknown cmd \"leaf\"; did you mean …"}
  *
+ * control.schema.json has the form of every request and every answer.
+ *
  * Only the owner of the agent can connect. Everything runs on the loop's thread. */
 #ifndef DUNLIN_AGENT_CONTROL_H
 #define DUNLIN_AGENT_CONTROL_H
@@ -20,8 +22,11 @@
 #include <stdint.h>
 #include <uv.h>
 
+struct flock_view; /* agent/flock.h */
+
 #define CONTROL_IDLE_MS 60000 /* a client idle for so long gives way when there are too many */
 #define CONTROL_SLICE 128     /* members printed before the loop may do something else */
+#define CONTROL_ENTRIES 64    /* of ledger or exchanges, where a request does not say */
 
 /* What an answer can tell of the agent, at this moment. */
 struct control_view {
@@ -33,7 +38,10 @@ struct control_view {
 	uint64_t uptime_ms, rss_kb;
 	struct transport_counters net;
 	struct node_lag lag;
+	const struct flock_view *flock; /* borrowed; NULL: this agent only keeps membership */
 };
+
+enum control_act { CONTROL_PAUSE, CONTROL_RESUME, CONTROL_CHECKPOINT };
 
 struct control_config {
 	uv_loop_t *loop;  /* borrowed */
@@ -42,6 +50,8 @@ struct control_config {
 	void *arg;
 	void (*look_cb)(void *arg, struct control_view *out);
 	void (*leave_cb)(void *arg); /* asked for; the answer is on its way */
+	/* Only called when the view has a flock. 0: it will be done; else why not, in e. */
+	int (*act_cb)(void *arg, enum control_act act, struct err *e);
 };
 
 struct control;
@@ -63,10 +73,11 @@ struct control_rows {
 
 enum control_then { CONTROL_THEN_NOTHING, CONTROL_THEN_ROWS, CONTROL_THEN_LEAVE };
 
-/* Answers a line, its newline not included. With CONTROL_THEN_ROWS the answer goes on with
- * control_rows_print. ERR_LIMIT, ERR_NOMEM: there is no answer. */
-int control_answer(const struct control_view *v, const char *line, size_t len, struct buf *out,
-        struct control_rows *rows, enum control_then *then) MUST_CHECK;
+/* Answers a line, its newline not included; of c only arg and act_cb are used. With
+ * CONTROL_THEN_ROWS the answer goes on with control_rows_print. ERR_LIMIT, ERR_NOMEM: there is no
+ * answer. */
+int control_answer(const struct control_config *c, const struct control_view *v, const char *line,
+        size_t len, struct buf *out, struct control_rows *rows, enum control_then *then) MUST_CHECK;
 
 /* Up to max more rows; behind the last one the end of the answer, and rows is closed. */
 int control_rows_print(struct control_rows *rows, uint32_t max, struct buf *out) MUST_CHECK;

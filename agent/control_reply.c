@@ -8,6 +8,8 @@
  * What can fail is the request, which is answered with an error, or memory. */
 #include "agent/control.h"
 
+#include "agent/control_flock.h"
+#include "agent/jsonout.h"
 #include "agent/jsontext.h"
 #include "agent/options.h"
 
@@ -17,8 +19,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum control_cmd { CTL_STATUS, CTL_PEERS, CTL_LEAVE, CTL_VERSION, CTL_CMDS };
-static const char *const cmds[CTL_CMDS + 1] = {"status", "peers", "leave", "version", NULL};
+enum control_cmd {
+	CTL_STATUS,
+	CTL_PEERS,
+	CTL_LEDGER,
+	CTL_EXCHANGES,
+	CTL_PAUSE,
+	CTL_RESUME,
+	CTL_CHECKPOINT,
+	CTL_LEAVE,
+	CTL_VERSION,
+	CTL_CMDS
+};
+static const char *const cmds[CTL_CMDS + 1] = {"status", "peers", "ledger", "exchanges", "pause",
+        "resume", "checkpoint", "leave", "version", NULL};
+#define CMDS "status, peers, ledger, exchanges, pause, resume, checkpoint, leave, version"
+#define HEALTH_POOR 4 /* of GOSSIP_HEALTH_MAX: worth a word */
+#define NO_TRAINING "this agent trains nothing (--no-train)"
 
 static const char *const states[] = {"alive", "suspect", "dead", "left"};
 _Static_assert(MEMBER_LEFT == 3, "the list above follows its enum");
@@ -33,29 +50,12 @@ struct control_row {
 	uint64_t since_ms, step, samples, generation, incarnation;
 };
 
-static void id_hex(const struct peer_id *id, char out[65])
-{
-	for (size_t i = 0; i < sizeof id->bytes; i++) {
-		out[2 * i] = "0123456789abcdef"[id->bytes[i] >> 4];
-		out[2 * i + 1] = "0123456789abcdef"[id->bytes[i] & 15];
-	}
-	out[64] = '\0';
-}
-
-int control_error(struct buf *out, const char *text)
-{
-	int rc = buf_printf(out, "{\"ok\":false,\"error\":");
-	if (rc == 0)
-		rc = buf_json_string(out, text);
-	return rc ? rc : buf_printf(out, "}\n");
-}
-
 /* ---- status */
 
 static int print_agent(const struct control_view *v, struct buf *out)
 {
 	const struct member_record *self = gossip_self(v->gossip);
-	char id[65], listen[64], advertise[64];
+	char id[ID_HEX], listen[64], advertise[64];
 	id_hex(&self->id, id);
 	int rc = buf_printf(out, ",\"name\":");
 	if (rc == 0)
@@ -77,16 +77,15 @@ static int print_membership(const struct control_view *v, struct buf *out)
 	const struct gossip *g = v->gossip;
 	struct gossip_counters c = gossip_counters(g);
 	return buf_printf(out,
-	        ",\"peers\":{\"alive\":%u,\"suspect\":%u,\"dead\":%u,\"left\":%u},\"health\":%u,"
+	        ",\"peers\":{\"alive\":%u,\"suspect\":%u,\"dead\":%u,\"left\":%u},"
 	        "\"clock\":%" PRIu64 ",\"membership\":{\"refused\":%" PRIu64 ",\"evicted\":%" PRIu64
 	        ",\"dropped_relays\":%" PRIu64 ",\"dropped_syncs\":%" PRIu64
 	        ",\"dropped_notices\":%" PRIu64 ",\"refutations\":%" PRIu64 ",\"probes\":%" PRIu64
 	        ",\"probes_failed\":%" PRIu64 ",\"time_jumps\":%" PRIu64 "}",
 	        gossip_count_state(g, MEMBER_ALIVE), gossip_count_state(g, MEMBER_SUSPECT),
 	        gossip_count_state(g, MEMBER_DEAD), gossip_count_state(g, MEMBER_LEFT),
-	        gossip_health(g), gossip_clock(g), c.refused, c.evicted, c.dropped_relays,
-	        c.dropped_syncs, c.dropped_notices, c.refutations, c.probes, c.probes_failed,
-	        c.time_jumps);
+	        gossip_clock(g), c.refused, c.evicted, c.dropped_relays, c.dropped_syncs,
+	        c.dropped_notices, c.refutations, c.probes, c.probes_failed, c.time_jumps);
 }
 
 static int print_loop_and_net(const struct control_view *v, struct buf *out)
@@ -105,6 +104,30 @@ static int print_loop_and_net(const struct control_view *v, struct buf *out)
 	        n->bytes_received, n->datagrams_sent, n->datagrams_received, n->datagrams_refused,
 	        n->streams_dialled, n->streams_accepted, n->handshakes_failed, n->strangers_refused,
 	        n->messages_dropped, n->connections, n->half_open, v->rss_kb);
+}
+
+/* For an agent that keeps membership and nothing else; a flock has its own words. */
+static const char *membership_words(const struct gossip *g)
+{
+	if (gossip_health(g) >= HEALTH_POOR)
+		return "slow to answer: this machine or its network is overloaded";
+	if (gossip_count_state(g, MEMBER_ALIVE) == 0)
+		return gossip_count(g) ? "no peer is alive: looking for them"
+		                       : "no peers yet: looking for them";
+	if (gossip_count_state(g, MEMBER_SUSPECT) > 0)
+		return "keeps membership only; some peers do not answer at the moment";
+	return "keeps membership only; all is well";
+}
+
+static int print_health_and_flock(const struct control_view *v, struct buf *out)
+{
+	struct json_out j = {.buf = out};
+	json_open(&j, "health", '{');
+	json_count(&j, "score", gossip_health(v->gossip));
+	json_text(&j, "words", v->flock ? v->flock->health : membership_words(v->gossip));
+	json_close(&j, '}');
+	control__flock(&j, v->flock, v->now_ms);
+	return j.rc;
 }
 
 /* ---- peers */
@@ -144,7 +167,7 @@ void control_rows_close(struct control_rows *rows)
 
 static int print_row(const struct control_row *r, bool first, struct buf *out)
 {
-	char id[65], addr[64], loss[32] = "null"; /* JSON has no NaN */
+	char id[ID_HEX], addr[64], loss[32] = "null"; /* JSON has no NaN */
 	id_hex(&r->id, id);
 	if (isfinite(r->loss))
 		snprintf(loss, sizeof loss, "%.6g", (double)r->loss);
@@ -176,36 +199,14 @@ int control_rows_print(struct control_rows *rows, uint32_t max, struct buf *out)
 struct request {
 	enum control_cmd cmd;
 	const cJSON *tag; /* borrowed from the tree; NULL: none */
+	uint32_t max;     /* of entries */
 };
 
-/* What is wrong with it goes into why. */
-static int read_request(const cJSON *root, struct request *r, char why[256])
+static int find_cmd(const cJSON *cmd, struct request *r, char why[256])
 {
-	const cJSON *cmd = NULL;
 	char shown[JSON_SHOWN];
-	*r = (struct request){0};
-	if (!cJSON_IsObject(root)) {
-		snprintf(why, 256, "a request is an object, {\"cmd\":\"status\"}, not %s",
-		        json_kind(root));
-		return ERR_FORMAT;
-	}
-	for (const cJSON *m = root->child; m; m = m->next) {
-		bool is_cmd = strcmp(m->string, "cmd") == 0, is_tag = strcmp(m->string, "tag") == 0;
-		if ((!is_cmd && !is_tag) || (is_cmd && cmd) || (is_tag && r->tag)) {
-			snprintf(why, 256, "\"%s\" is %s; a request has a cmd and perhaps a tag",
-			        json_shown(m->string, shown),
-			        is_cmd || is_tag ? "given twice" : "unknown");
-			return ERR_FORMAT;
-		}
-		*(is_cmd ? &cmd : &r->tag) = m;
-	}
-	if (r->tag && !cJSON_IsString(r->tag) && !cJSON_IsNumber(r->tag)) {
-		r->tag = NULL;
-		snprintf(why, 256, "tag wants a string or a number");
-		return ERR_FORMAT;
-	}
 	if (!cJSON_IsString(cmd)) {
-		snprintf(why, 256, "cmd wants one of status, peers, leave, version");
+		snprintf(why, 256, "cmd wants one of " CMDS);
 		return ERR_FORMAT;
 	}
 	for (int i = 0; i < CTL_CMDS; i++)
@@ -215,9 +216,61 @@ static int read_request(const cJSON *root, struct request *r, char why[256])
 		}
 	const char *meant = nearest(cmd->valuestring, cmds);
 	snprintf(why, 256, "unknown cmd \"%s\"; %s%s%s", json_shown(cmd->valuestring, shown),
-	        meant ? "did you mean \"" : "there are ",
-	        meant ? meant : "status, peers, leave, version", meant ? "\"?" : "");
+	        meant ? "did you mean \"" : "there are ", meant ? meant : CMDS, meant ? "\"?" : "");
 	return ERR_FORMAT;
+}
+
+static int read_max(const cJSON *max, struct request *r, char why[256])
+{
+	r->max = CONTROL_ENTRIES;
+	if (!max)
+		return 0;
+	if (r->cmd != CTL_LEDGER && r->cmd != CTL_EXCHANGES) {
+		snprintf(why, 256, "\"max\" is for ledger and exchanges");
+		return ERR_FORMAT;
+	}
+	double n = cJSON_IsNumber(max) ? max->valuedouble : 0;
+	if (!(n >= 1 && n <= LEDGER_ENTRIES) || n != floor(n)) {
+		snprintf(why, 256, "max wants a whole number from 1 to %d", LEDGER_ENTRIES);
+		return ERR_FORMAT;
+	}
+	r->max = (uint32_t)n;
+	return 0;
+}
+
+/* What is wrong with it goes into why. */
+static int read_request(const cJSON *root, struct request *r, char why[256])
+{
+	static const char *const names[] = {"cmd", "tag", "max"};
+	const cJSON *met[3] = {NULL};
+	char shown[JSON_SHOWN];
+	*r = (struct request){0};
+	if (!cJSON_IsObject(root)) {
+		snprintf(why, 256, "a request is an object, {\"cmd\":\"status\"}, not %s",
+		        json_kind(root));
+		return ERR_FORMAT;
+	}
+	for (const cJSON *m = root->child; m; m = m->next) {
+		int i = 0;
+		while (i < 3 && strcmp(m->string, names[i]) != 0)
+			i++;
+		if (i == 3 || met[i]) {
+			snprintf(why, 256,
+			        "\"%s\" is %s; a request has a cmd and perhaps a tag, and a max "
+			        "in ledger and exchanges",
+			        json_shown(m->string, shown), i < 3 ? "given twice" : "unknown");
+			return ERR_FORMAT;
+		}
+		met[i] = m;
+		if (i == 1 && (cJSON_IsString(m) || cJSON_IsNumber(m)))
+			r->tag = m; /* comes back whatever else is wrong */
+	}
+	if (met[1] && !r->tag) {
+		snprintf(why, 256, "tag wants a string or a number");
+		return ERR_FORMAT;
+	}
+	int rc = find_cmd(met[0], r, why);
+	return rc ? rc : read_max(met[2], r, why);
 }
 
 static int print_tag(const cJSON *tag, struct buf *out)
@@ -232,6 +285,48 @@ static int print_tag(const cJSON *tag, struct buf *out)
 	                           : buf_printf(out, "%s", real_text(tag->valuedouble, text));
 }
 
+/* {"ok":false,"error":why} with the tag, and a newline. */
+static int print_refusal(const cJSON *tag, const char *why, struct buf *out)
+{
+	int rc = buf_printf(out, "{\"ok\":false");
+	if (rc == 0)
+		rc = print_tag(tag, out);
+	if (rc == 0)
+		rc = buf_printf(out, ",\"error\":");
+	if (rc == 0)
+		rc = buf_json_string(out, why);
+	return rc ? rc : buf_printf(out, "}\n");
+}
+
+int control_error(struct buf *out, const char *text)
+{
+	return print_refusal(NULL, text, out);
+}
+
+/* What an act is answered with, once it was accepted. */
+static int print_acted(const struct request *r, const struct flock_view *f, struct buf *out)
+{
+	struct json_out j = {.buf = out};
+	json_count(&j, "step", f->step);
+	if (r->cmd == CTL_CHECKPOINT) {
+		/* For whoever waits: a newer one is there when either has grown. */
+		if (f->saved_step)
+			json_count(&j, "last", f->saved_step);
+		else
+			json_null(&j, "last");
+		json_count(&j, "count", f->saves);
+	}
+	return j.rc;
+}
+
+static int print_lists(const struct control_view *v, const struct request *r, struct buf *out)
+{
+	struct json_out j = {.buf = out};
+	(r->cmd == CTL_LEDGER ? control__ledger : control__exchanges)(
+	        &j, v->flock, r->max, v->now_ms);
+	return j.rc;
+}
+
 static int print_answer(const struct control_view *v, const struct request *r, struct buf *out,
         struct control_rows *rows, enum control_then *then)
 {
@@ -242,14 +337,24 @@ static int print_answer(const struct control_view *v, const struct request *r, s
 		return rc;
 	switch (r->cmd) {
 	case CTL_STATUS:
-		if ((rc = print_agent(v, out)) || (rc = print_membership(v, out)))
+		if ((rc = print_agent(v, out)) || (rc = print_membership(v, out)) ||
+		        (rc = print_loop_and_net(v, out)))
 			return rc;
-		rc = print_loop_and_net(v, out);
+		rc = print_health_and_flock(v, out);
 		break;
 	case CTL_PEERS:
 		*then = CONTROL_THEN_ROWS;
 		rc = buf_printf(out, ",\"peers\":[");
 		return rc ? rc : take_rows(v, rows);
+	case CTL_LEDGER:
+	case CTL_EXCHANGES:
+		rc = print_lists(v, r, out);
+		break;
+	case CTL_PAUSE:
+	case CTL_RESUME:
+	case CTL_CHECKPOINT:
+		rc = print_acted(r, v->flock, out);
+		break;
 	case CTL_LEAVE:
 		*then = CONTROL_THEN_LEAVE;
 		rc = print_agent(v, out);
@@ -264,13 +369,34 @@ static int print_answer(const struct control_view *v, const struct request *r, s
 	return rc ? rc : buf_printf(out, "}\n");
 }
 
-int control_answer(const struct control_view *v, const char *line, size_t len, struct buf *out,
-        struct control_rows *rows, enum control_then *then)
+/* What must be before there is anything to answer: a flock for those that tell of one, and its
+ * consent to an act. */
+static int do_request(const struct control_config *c, const struct control_view *v,
+        const struct request *r, char why[256])
+{
+	static const int acts[CTL_CMDS] = {[CTL_PAUSE] = CONTROL_PAUSE,
+	        [CTL_RESUME] = CONTROL_RESUME,
+	        [CTL_CHECKPOINT] = CONTROL_CHECKPOINT};
+	bool act = r->cmd == CTL_PAUSE || r->cmd == CTL_RESUME || r->cmd == CTL_CHECKPOINT;
+	struct err e = {0};
+	if (!act && r->cmd != CTL_LEDGER && r->cmd != CTL_EXCHANGES)
+		return 0;
+	if (!v->flock) {
+		snprintf(why, 256, NO_TRAINING);
+		return ERR_INVALID;
+	}
+	int rc = act ? c->act_cb(c->arg, (enum control_act)acts[r->cmd], &e) : 0;
+	if (rc)
+		snprintf(why, 256, "%s", e.msg);
+	return rc;
+}
+
+int control_answer(const struct control_config *c, const struct control_view *v, const char *line,
+        size_t len, struct buf *out, struct control_rows *rows, enum control_then *then)
 {
 	struct json_fault f;
 	struct request r;
 	char why[256];
-	int rc;
 	*then = CONTROL_THEN_NOTHING;
 	*rows = (struct control_rows){0};
 	cJSON *root = json_parse(line, len, false, &f);
@@ -278,19 +404,10 @@ int control_answer(const struct control_view *v, const char *line, size_t len, s
 		snprintf(why, sizeof why, "not JSON: column %d: %s", f.column, f.text);
 		return control_error(out, why);
 	}
-	if (read_request(root, &r, why) == 0) {
-		rc = print_answer(v, &r, out, rows, then);
-	} else {
-		rc = buf_printf(out, "{\"ok\":false");
-		if (rc == 0)
-			rc = print_tag(r.tag, out);
-		if (rc == 0)
-			rc = buf_printf(out, ",\"error\":");
-		if (rc == 0)
-			rc = buf_json_string(out, why);
-		if (rc == 0)
-			rc = buf_printf(out, "}\n");
-	}
+	int rc = read_request(root, &r, why);
+	if (rc == 0)
+		rc = do_request(c, v, &r, why);
+	rc = rc ? print_refusal(r.tag, why, out) : print_answer(v, &r, out, rows, then);
 	cJSON_Delete(root);
 	return rc;
 }

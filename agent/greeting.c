@@ -52,6 +52,8 @@ int greeting_print(const struct greeting *g, struct buf *out)
 	int rc = buf_printf(out, "dunlin %s\nagent %s · flock %s · listening on %s\n", id,
 	        g->config->agent.name, flock_text(&g->flock, flock),
 	        peer_addr_text(&g->listen, listen));
+	if (rc == 0 && g->device)
+		rc = buf_printf(out, "trains on %s\n", g->device);
 	if (rc == 0 && !g->config->agent.dialable)
 		return buf_printf(
 		        out, "not dialable (agent.dialable): others join through another agent\n");

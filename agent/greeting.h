@@ -11,6 +11,7 @@
 struct greeting {
 	const struct config *config; /* borrowed */
 	const char *config_path;     /* borrowed; NULL: none was given */
+	const char *device;          /* borrowed; which, and why; NULL: it does not train */
 	struct peer_id id;
 	struct flock_id flock;
 	struct peer_addr listen, advertise;

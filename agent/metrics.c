@@ -123,9 +123,10 @@ static void begin(struct metrics *m, const struct trainer *t, const char *event)
 	clock_gettime(CLOCK_REALTIME, &now);
 	add(m,
 	        "{\"event\":\"%s\",\"time\":%" PRId64 ".%03ld,\"step\":%" PRIu64
-	        ",\"samples\":%" PRIu64,
-	        event, (int64_t)now.tv_sec, now.tv_nsec / 1000000, t->step, t->samples);
-	add_number(m, "epoch", (double)t->samples / (double)t->n_train);
+	        ",\"samples\":%" PRIu64 ",\"clock\":%" PRIu64,
+	        event, (int64_t)now.tv_sec, now.tv_nsec / 1000000, t->step, t->samples,
+	        trainer_clock(t));
+	add_number(m, "epoch", (double)trainer_clock(t) / (double)trainer_epoch_samples(t));
 }
 
 static void finish(struct metrics *m)
@@ -170,8 +171,12 @@ void metrics_step(struct metrics *m, const struct trainer *t, const struct step_
 void metrics_eval(struct metrics *m, const struct trainer *t, enum eval_set set,
         const struct eval_result *r, double seconds)
 {
+	static const char *const names[] = {[EVAL_VALIDATION] = "validation",
+	        [EVAL_TEST] = "test",
+	        [EVAL_TEST_PART] = "test-part"};
+
 	begin(m, t, "eval");
-	add_string(m, "set", set == EVAL_VALIDATION ? "validation" : "test");
+	add_string(m, "set", names[set]);
 	add_number(m, "loss", r->loss);
 	add_number(m, "accuracy", (double)r->correct / (double)r->count);
 	add(m, ",\"count\":%" PRId64, r->count);

@@ -6,10 +6,12 @@
  *                                             a process before it may have left
  *     {"event":"step",…}                      that one step's loss, not an average
  *     {"event":"eval","set":"test",…}
+ *                                             or "test-part": some of it, the same each time
  *     {"event":"checkpoint",…}
  *     {"event":"end","reason":"done",…}       absent when the process was killed
  *
- * Everything in it was measured. */
+ * Every line has step and samples, this agent's own, and clock, the samples of its whole flock as
+ * far as it knows; epoch goes by the clock. Everything in it was measured. */
 #ifndef DUNLIN_AGENT_METRICS_H
 #define DUNLIN_AGENT_METRICS_H
 

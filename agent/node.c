@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LAG_EVERY_MS 100
 #define LAG_KEPT 512
@@ -56,7 +57,7 @@ static void maybe_left(struct node *n);
 
 /* ---- what the core says to people */
 
-static const char *short_id(const struct peer_id *id, char out[13])
+const char *node_short_id(const struct peer_id *id, char out[13])
 {
 	sodium_bin2hex(out, 13, id->bytes, 6);
 	return out;
@@ -78,7 +79,7 @@ static void tell(struct node *n, const struct gossip_notice *x)
 	        [NOTICE_TIME_JUMP] = "time-jump"};
 	char id[13], addr[64] = "";
 	struct member_view v;
-	short_id(&x->id, id);
+	node_short_id(&x->id, id);
 	if (gossip_find(n->gossip, &x->id, &v))
 		peer_addr_text(&v.record.addr, addr);
 	switch (x->kind) {
@@ -119,6 +120,9 @@ static void on_notices(struct node *n, const struct gossip_actions *a)
 	for (int i = 0; i < a->n_notices; i++) {
 		const struct gossip_notice *x = &a->notice[i];
 		tell(n, x);
+		if ((x->kind == NOTICE_FAILED || x->kind == NOTICE_LEFT) && n->config.gone_cb &&
+		        !n->leaving)
+			n->config.gone_cb(n->config.arg, &x->id);
 		if (x->kind != NOTICE_GENERATION)
 			continue;
 		const struct member_record *self = gossip_self(n->gossip);
@@ -269,14 +273,38 @@ static void on_message(void *arg, const struct peer_id *from, const struct peer_
 			learn(n, &m->update[i].record.id);
 }
 
+static void on_stream(struct node *n, const struct peer_id *id, bool up)
+{
+	step(n, (struct gossip_event){.kind = up ? EVENT_PEER_UP : EVENT_PEER_DOWN, .peer = {*id}});
+	if (n->config.stream_cb && !n->leaving)
+		n->config.stream_cb(n->config.arg, id, up);
+}
+
 static void on_up(void *arg, const struct peer_id *id)
 {
-	step(arg, (struct gossip_event){.kind = EVENT_PEER_UP, .peer = {*id}});
+	on_stream(arg, id, true);
 }
 
 static void on_down(void *arg, const struct peer_id *id)
 {
-	step(arg, (struct gossip_event){.kind = EVENT_PEER_DOWN, .peer = {*id}});
+	on_stream(arg, id, false);
+}
+
+static void on_exchange(void *arg, const struct peer_id *from, const struct exchange_message *m)
+{
+	struct node *n = arg;
+	if (n->config.exchange_cb && !n->leaving)
+		n->config.exchange_cb(n->config.arg, from, m);
+}
+
+static void on_bulk(void *arg, const struct peer_id *id, uint64_t exchange, int fd, bool we_dialled,
+        const struct frame_bulk *keys, const struct aead *aead)
+{
+	struct node *n = arg;
+	if (n->config.bulk_cb && !n->leaving)
+		n->config.bulk_cb(n->config.arg, id, exchange, fd, we_dialled, keys, aead);
+	else if (fd >= 0)
+		close(fd);
 }
 
 static void on_say(void *arg, enum transport_level level, const char *text)
@@ -335,7 +363,8 @@ static int open_gossip(struct node *n, const struct peer_addr *addr, struct err 
 	        .protocol_min = c->protocol_min,
 	        .protocol_max = c->protocol_max,
 	        .n_seeds = c->n_seeds,
-	        .members_max = c->members_max};
+	        .members_max = c->members_max,
+	        .status = c->status};
 	randombytes_buf(&g.nonce, sizeof g.nonce);
 	randombytes_buf(&g.seed, sizeof g.seed);
 	n->memory = calloc(1, gossip_size(&g));
@@ -400,7 +429,13 @@ int node_new(struct node **out, const struct node_config *c, struct err *e)
 	        .protocol_min = c->protocol_min,
 	        .protocol_max = c->protocol_max,
 	        .peers_max = c->members_max ? c->members_max : GOSSIP_MEMBERS,
-	        .callbacks = {n, on_message, on_up, on_down, NULL, on_say}};
+	        .callbacks = {.arg = n,
+	                .message_cb = on_message,
+	                .up_cb = on_up,
+	                .down_cb = on_down,
+	                .exchange_cb = on_exchange,
+	                .bulk_cb = on_bulk,
+	                .say_cb = on_say}};
 	if ((rc = transport_new(&n->transport, &t, e)) != 0) {
 		free(n);
 		return rc;
@@ -447,6 +482,46 @@ void node_recheck(struct node *n)
 {
 	if (!n->leaving)
 		transport_recheck(n->transport);
+}
+
+/* ---- for those who exchange parameters */
+
+void node_status(struct node *n, const struct member_status *s)
+{
+	if (!n->leaving)
+		step(n, (struct gossip_event){.kind = EVENT_STATUS, .status = *s});
+}
+
+/* The core borrows the bytes for the step, so it must be now; nobody calls this from inside one. */
+void node_sketch(struct node *n, uint64_t at, const uint8_t *bytes, size_t len)
+{
+	if (!n->leaving && !n->stepping)
+		step(n, (struct gossip_event){
+		                .kind = EVENT_SKETCH, .sketch = {at, (uint16_t)len, bytes}});
+}
+
+void node_samples(struct node *n, const struct peer_id *id, uint64_t samples)
+{
+	if (!n->leaving)
+		step(n, (struct gossip_event){.kind = EVENT_SAMPLES, .samples = {*id, samples}});
+}
+
+bool node_post(struct node *n, const struct peer_id *to, const struct exchange_message *m)
+{
+	struct member_view v;
+	struct peer_addr at = {0};
+	if (n->leaving)
+		return false;
+	if (gossip_find(n->gossip, to, &v) && v.record.dialable)
+		at = v.record.addr;
+	return transport_post(n->transport, to, &at, m);
+}
+
+int node_bulk(struct node *n, const struct peer_id *id, uint64_t exchange, struct err *e)
+{
+	if (n->leaving)
+		return err_set(e, ERR_CANCELLED, "leaving");
+	return transport_bulk(n->transport, id, exchange, e);
 }
 
 const struct gossip *node_gossip(const struct node *n)

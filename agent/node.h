@@ -29,11 +29,23 @@ struct node_config {
 	const struct peer_addr *remembered; /* borrowed for node_new */
 	int n_remembered;
 	uint32_t members_max;
+	struct member_status status; /* of the beginning; model 0: this agent trains nothing */
 	/* Called on the loop. */
 	void *arg;
 	void (*generation_cb)(void *arg, uint64_t generation); /* persist it */
 	void (*left_cb)(void *arg); /* after node_leave: everything is closed, node is gone */
+	/* Of those who exchange parameters; any may be NULL, and none comes after node_leave. See
+	 * transport.h for the first two. */
+	void (*exchange_cb)(
+	        void *arg, const struct peer_id *from, const struct exchange_message *m);
+	void (*bulk_cb)(void *arg, const struct peer_id *id, uint64_t exchange, int fd,
+	        bool we_dialled, const struct frame_bulk *keys, const struct aead *aead);
+	void (*stream_cb)(void *arg, const struct peer_id *id, bool up);
+	void (*gone_cb)(void *arg, const struct peer_id *id); /* dead, or it has left */
 };
+
+/* The first of an id's digits, as logs have them; returns out. */
+const char *node_short_id(const struct peer_id *id, char out[13]);
 
 /* Opens the sockets; ERR_IO says which address. */
 int node_new(struct node **out, const struct node_config *c, struct err *e) MUST_CHECK;
@@ -46,6 +58,16 @@ void node_leave(struct node *n);
 
 /* Whatever the lists forbid is cut. */
 void node_recheck(struct node *n);
+
+/* What this agent says of its training, and what it heard from a peer about the peer's. */
+void node_status(struct node *n, const struct member_status *s);
+void node_sketch(struct node *n, uint64_t step, const uint8_t *bytes, size_t len);
+void node_samples(struct node *n, const struct peer_id *id, uint64_t samples);
+
+/* As transport_post and transport_bulk, to where the peer was last known. */
+bool node_post(struct node *n, const struct peer_id *to, const struct exchange_message *m);
+int node_bulk(
+        struct node *n, const struct peer_id *id, uint64_t exchange, struct err *e) MUST_CHECK;
 
 const struct gossip *node_gossip(const struct node *n);
 struct peer_addr node_address(const struct node *n); /* bound, with the real port */

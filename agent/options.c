@@ -5,17 +5,25 @@
  * test asks for. */
 #include "agent/options.h"
 
+#include "gossip/exchange.h"
+#include "gossip/gate.h"
 #include "gossip/limits.h"
+#include "net/convert.h"
 #include "net/limits.h"
 
 static const char *const partition_kinds[] = {"all", "shard", "label", NULL};
 static const char *const optim_kinds[] = {"sgd", "adamw", NULL};
 static const char *const schedule_kinds[] = {"constant", "step", "cosine", NULL};
 static const char *const profiles[] = {"lan", "wan", NULL};
+static const char *const gates[] = {
+        "significance", "selsync-code", "budget", "every", "always", "random", NULL};
+static const char *const exchanges[] = {"pair", "push", "pull", NULL};
+static const char *const wires[] = {"fp32", "bf16", NULL};
 static const char *const log_levels[] = {"error", "warn", "info", "debug", NULL};
 static const char *const log_formats[] = {"text", "json", NULL};
 _Static_assert(PARTITION_LABEL == 2 && OPTIM_ADAMW == 1 && SCHEDULE_COSINE == 2 && LOG_DEBUG == 3 &&
-                       LOG_JSON == 1 && PROFILE_WAN == 1,
+                       LOG_JSON == 1 && PROFILE_WAN == 1 && GATE_RANDOM == 5 &&
+                       EXCHANGE_PULL == 2 && CONVERT_BF16 == 1,
         "the lists above follow their enums");
 
 #define SEED_MAX 9007199254740991.0 /* 2^53 − 1: whole in a double, and so in JSON */
@@ -29,8 +37,8 @@ _Static_assert(PARTITION_LABEL == 2 && OPTIM_ADAMW == 1 && SCHEDULE_COSINE == 2 
 #define LIST(f, name, hi) .type = SET_LIST, .value = name, FIELD(f), .max = hi
 #define CHOICE(f, list) .type = SET_CHOICE, .value = "WORD", FIELD(f), .choices = list
 
-#define FOR_TRAIN .taken_by = TAKEN_BY_TRAIN | TAKEN_BY_CONFIG
-#define FOR_EVAL .taken_by = TAKEN_BY_TRAIN | TAKEN_BY_EVAL | TAKEN_BY_CONFIG
+#define FOR_TRAIN .taken_by = TAKEN_BY_TRAIN | TAKEN_BY_AGENT | TAKEN_BY_CONFIG
+#define FOR_EVAL .taken_by = TAKEN_BY_TRAIN | TAKEN_BY_EVAL | TAKEN_BY_AGENT | TAKEN_BY_CONFIG
 
 #define FOR_AGENT .taken_by = TAKEN_BY_AGENT | TAKEN_BY_CONFIG
 #define FOR_ASKER .taken_by = TAKEN_BY_AGENT | TAKEN_BY_ASKER | TAKEN_BY_CONFIG
@@ -142,13 +150,13 @@ const struct setting settings[] = {
 {"train.lr_floor", "--lr-floor", NULL, REAL(train.lr_floor, 0, 1), FOR_TRAIN,
 	.dflt = "0", .also = "min_lr",
 	.help = "cosine: the last learning rate as a share of the first"},
-{"train.seed", "--seed", NULL, INT(train.seed, 0, SEED_MAX), FOR_TRAIN,
-	.dflt = "1",
+{"train.seed", "--train-seed", NULL, INT(train.seed, 0, SEED_MAX), FOR_TRAIN,
+	.dflt = "1", .also = "seed",
 	.help = "seed of the initial weights and of dropout"},
 
-{"run.out", "--out", "DUNLIN_OUT", TEXT(run.out, "DIR"), .taken_by = TAKEN_BY_TRAIN, .min = 1,
-	.dflt = "runs/fashion", .also = "output dir output_dir",
-	.help = "folder for checkpoints, metrics and the final weights"},
+{"run.out", "--out", "DUNLIN_OUT", TEXT(run.out, "DIR"),
+	.taken_by = TAKEN_BY_TRAIN | TAKEN_BY_AGENT, .dflt = "", .also = "output dir output_dir",
+	.help = "folder for checkpoints, metrics and weights; empty: runs/fashion, or by the name"},
 {"run.metrics", "--metrics", "DUNLIN_METRICS", TEXT(run.metrics, "FILE"), FOR_TRAIN,
 	.dflt = "",
 	.help = "file for the metrics, JSON lines; empty: metrics.jsonl in the folder"},
@@ -170,6 +178,12 @@ const struct setting settings[] = {
 {"run.stop_after", "--stop-after", NULL, INT(run.stop_after, 0, 1e12), FOR_TRAIN,
 	.dflt = "0", .also = "max_steps steps",
 	.help = "stop after so many steps of this process, with a checkpoint; 0: at the end"},
+{"run.eval_samples", "--eval-samples", NULL, INT(run.eval_samples, 1, LIMIT_SAMPLES),
+	.taken_by = TAKEN_BY_AGENT | TAKEN_BY_CONFIG, .dflt = "2000",
+	.help = "test images of an agent's evaluation at each epoch; at the end it takes all"},
+{"run.eval_epochs", "--eval-epochs", NULL, REAL(run.eval_epochs, 0.0001, 1e6),
+	.taken_by = TAKEN_BY_AGENT | TAKEN_BY_CONFIG, .dflt = "1",
+	.help = "epochs between an agent's evaluations; parts of one are allowed"},
 {"run.device", "--device", "DUNLIN_DEVICE", TEXT(run.device, "NAME"), FOR_EVAL, .min = 1,
 	.dflt = "auto", .also = "gpu cuda",
 	.help = "where to compute: auto, cpu, plain, cuda or cuda:N"},
@@ -179,6 +193,9 @@ const struct setting settings[] = {
 {"run.deterministic", "--deterministic", NULL, BOOL(run.deterministic), FOR_EVAL,
 	.dflt = "false",
 	.help = "make no choice by timing, so that a repeated run gives the same bits"},
+{"run.tf32", "--tf32", NULL, BOOL(run.tf32), FOR_EVAL,
+	.dflt = "false", .also = "allow_tf32",
+	.help = "let a GPU's products round their inputs to 10 bits, which is faster"},
 
 {"agent.name", "--name", "DUNLIN_NAME", TEXT(agent.name, "NAME"), FOR_ASKER, .min = 1,
 	.dflt = "agent",
@@ -219,6 +236,75 @@ const struct setting settings[] = {
 {"agent.socket", "--socket", "DUNLIN_SOCKET", TEXT(agent.socket, "FILE"), FOR_ASKER,
 	.dflt = "", .also = "control sock",
 	.help = "local socket for status and commands; empty: by the name"},
+
+{"agent.train", "--train", "DUNLIN_TRAIN", BOOL(agent.train), FOR_AGENT,
+	.dflt = "true", .also = "learn",
+	.help = "train; false: keep membership alone, for others to join through"},
+{"agent.leave_seconds", "--leave-seconds", NULL, REAL(agent.leave_s, 1, 86400), FOR_AGENT,
+	.dflt = "20", .also = "grace",
+	.help = "longest time from the wish to leave to the end of the process"},
+
+{"gossip.run", "--run", "DUNLIN_RUN", TEXT(gossip.run, "NAME"), FOR_AGENT,
+	.dflt = "", .also = "run_id name",
+	.help = "name of the run: only agents with the same one average"},
+{"gossip.gate", "--gate", NULL, CHOICE(gossip.gate, gates), FOR_AGENT,
+	.dflt = "significance", .also = "trigger",
+	.help = "which steps are worth an exchange"},
+{"gossip.delta", "--delta", NULL, REAL(gossip.delta, 0, 1e6), FOR_AGENT,
+	.dflt = "0.15", .also = "threshold",
+	.help = "significance, selsync-code: change of the gradient that is worth one"},
+{"gossip.every", "--every", NULL, INT(gossip.every, 1, 1e9), FOR_AGENT,
+	.dflt = "20", .also = "h period interval",
+	.help = "every: steps between two exchanges that this agent begins"},
+{"gossip.chance", "--chance", NULL, REAL(gossip.chance, 0, 1), FOR_AGENT,
+	.dflt = "0.05", .also = "probability",
+	.help = "random: share of the steps that begin one"},
+{"gossip.exchanges_per_second", "--exchanges-per-second", NULL,
+	REAL(gossip.exchanges_per_s, 0, 1e6), FOR_AGENT,
+	.dflt = "0",
+	.help = "budget: exchanges a second, begun and taken; 0: no such target"},
+{"gossip.bytes_per_second", "--bytes-per-second", NULL, REAL(gossip.bytes_per_s, 0, 1e15),
+	FOR_AGENT, .dflt = "0", .also = "bandwidth",
+	.help = "budget: bytes uploaded a second; 0: no such target"},
+{"gossip.bytes_per_day", "--bytes-per-day", NULL, REAL(gossip.bytes_per_day, 0, 1e18), FOR_AGENT,
+	.dflt = "0", .also = "quota",
+	.help = "budget: bytes uploaded a day; 0: no such target"},
+{"gossip.incoming_share", "--incoming-share", NULL, REAL(gossip.incoming_share, 0, 0.95), FOR_AGENT,
+	.dflt = "0.5",
+	.help = "budget: share kept for exchanges that peers begin"},
+{"gossip.upload_cap", "--upload-cap", NULL, REAL(gossip.upload_cap, 0, 1e15), FOR_AGENT,
+	.dflt = "0", .also = "max_upload limit",
+	.help = "bytes a second that exchanges never exceed, in any mode; 0: no cap"},
+{"gossip.silence_steps", "--silence-steps", NULL, INT(gossip.silence_steps, 0, 1e12), FOR_AGENT,
+	.dflt = "2000",
+	.help = "steps without an exchange after which one is due; 0: no such bound"},
+{"gossip.silence_seconds", "--silence-seconds", NULL, REAL(gossip.silence_s, 0, 1e9), FOR_AGENT,
+	.dflt = "30",
+	.help = "seconds without an exchange after which one is due; 0: no such bound"},
+{"gossip.exchange", "--exchange", NULL, CHOICE(gossip.exchange, exchanges), FOR_AGENT,
+	.dflt = "pair", .also = "mode symmetric",
+	.help = "who moves: both of a pair, who is pushed to, or who pulls"},
+{"gossip.beta", "--beta", NULL, REAL(gossip.beta, 0.001, 1), FOR_AGENT,
+	.dflt = "0.5", .also = "mixing",
+	.help = "how far towards the partner: 0.5 meets in the middle"},
+{"gossip.wire", "--wire", NULL, CHOICE(gossip.wire, wires), FOR_AGENT,
+	.dflt = "bf16", .also = "format dtype compression",
+	.help = "format of parameters on the wire"},
+{"gossip.peer_rate", "--peer-rate", NULL, REAL(gossip.peer_rate, 0.001, 1e6), FOR_AGENT,
+	.dflt = "50",
+	.help = "exchanges a second that one peer may begin with this agent"},
+{"gossip.stale", "--stale", NULL, REAL(gossip.stale, 0.0001, 1), FOR_AGENT,
+	.dflt = "0.1",
+	.help = "share of the run after which an agent that was away takes a peer's state"},
+{"gossip.join_seconds", "--join-seconds", NULL, REAL(gossip.join_s, 0, 1e6), FOR_AGENT,
+	.dflt = "10",
+	.help = "with seeds: seconds to look for the flock before training alone"},
+{"gossip.merge_seconds", "--merge-seconds", NULL, REAL(gossip.merge_s, 0, 1e6), FOR_AGENT,
+	.dflt = "60",
+	.help = "at the end: longest time for the rounds that merge the models; 0: none"},
+{"gossip.stay_seconds", "--stay-seconds", NULL, REAL(gossip.stay_s, 0, 1e6), FOR_AGENT,
+	.dflt = "10", .also = "linger",
+	.help = "at the end: seconds without an exchange before the agent leaves"},
 
 {"log.level", "--log-level", "DUNLIN_LOG_LEVEL", CHOICE(log.level, log_levels), FOR_LOG,
 	.dflt = "info", .also = "verbose quiet verbosity",

@@ -66,3 +66,14 @@ int place_socket(const struct config *c, char out[LIMIT_PATH], struct err *e)
 		        out, SOCKET_PATH_MAX - 1);
 	return rc;
 }
+
+int place_out(const struct config *c, bool agent, char out[LIMIT_PATH], struct err *e)
+{
+	char state[LIMIT_PATH];
+	if (c->run.out[0] || !agent)
+		return fits(snprintf(out, LIMIT_PATH, "%s",
+		                    c->run.out[0] ? c->run.out : "runs/fashion"),
+		        e);
+	int rc = place_state(c, state, e);
+	return rc ? rc : fits(snprintf(out, LIMIT_PATH, "%s/run", state), e);
+}

@@ -13,6 +13,9 @@ int place_state(const struct config *c, char out[LIMIT_PATH], struct err *e) MUS
  * state folder of its own, agent.sock in that. */
 int place_socket(const struct config *c, char out[LIMIT_PATH], struct err *e) MUST_CHECK;
 
+/* run.out, or runs/fashion for `dunlin train`, or the folder run in an agent's state. */
+int place_out(const struct config *c, bool agent, char out[LIMIT_PATH], struct err *e) MUST_CHECK;
+
 /* Letters, digits, - and _, and no - at the beginning. */
 bool place_name_ok(const char *name);
 

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,4 +194,40 @@ int statedir_save_peers(
 		rc = file_replace(path, 0600, fill_file, &text, e);
 	buf_close(&text);
 	return rc;
+}
+
+void statedir_load_progress(const struct statedir *d, struct statedir_progress *out)
+{
+	char path[LIMIT_PATH + 16];
+	struct statedir_progress p;
+	struct buf b;
+	struct err e;
+	*out = (struct statedir_progress){0};
+	snprintf(path, sizeof path, "%s/progress", d->path);
+	buf_init(&b, 256);
+	if (file_read(&b, path, &e) == 0 &&
+	        sscanf(b.data, "run %" SCNx64 " samples %" SCNu64 " day %" SCNu64 " bytes %" SCNu64,
+	                &p.run, &p.samples, &p.day_start_s, &p.day_bytes) == 4 &&
+	        p.samples <= GOSSIP_SAMPLES_MAX)
+		*out = p;
+	buf_close(&b);
+}
+
+static int fill_progress(int fd, void *arg, struct err *e)
+{
+	const struct statedir_progress *p = arg;
+	char text[128];
+	int n = snprintf(text, sizeof text,
+	        "run %" PRIx64 " samples %" PRIu64 " day %" PRIu64 " bytes %" PRIu64 "\n", p->run,
+	        p->samples, p->day_start_s, p->day_bytes);
+	return file_write_all(fd, text, (size_t)n, e);
+}
+
+int statedir_save_progress(
+        const struct statedir *d, const struct statedir_progress *p, struct err *e)
+{
+	char path[LIMIT_PATH + 16];
+	struct statedir_progress copy = *p;
+	snprintf(path, sizeof path, "%s/progress", d->path);
+	return file_replace(path, 0600, fill_progress, &copy, e);
 }

@@ -4,7 +4,10 @@
  *     .lock          held while an agent runs; holds its process id
  *     identity.key   see net/identity.h
  *     generation     see net/identity.h
- *     peers.json     where peers were last met, so that an agent can return without any seed */
+ *     peers.json     where peers were last met, so that an agent can return without any seed
+ *     progress       samples trained in which run, those after the last checkpoint included,
+ *                    since the run's clock counts them; and what a day's quota has spent
+ *     run/           checkpoints and results, unless run.out says otherwise */
 #ifndef DUNLIN_AGENT_STATEDIR_H
 #define DUNLIN_AGENT_STATEDIR_H
 
@@ -33,6 +36,17 @@ int statedir_load_peers(const struct statedir *d, struct peer_addr *out, int *n,
 /* Replaces them. May be called on any thread, one at a time. */
 int statedir_save_peers(
         const struct statedir *d, const struct peer_addr *peers, int n, struct err *e) MUST_CHECK;
+
+struct statedir_progress {
+	uint64_t run, samples;           /* run: the hash that its members share */
+	uint64_t day_start_s, day_bytes; /* see gate_quota */
+};
+
+/* All zeros where there is none, or none that can be read: it is a help, not a need. */
+void statedir_load_progress(const struct statedir *d, struct statedir_progress *out);
+/* On any thread, one at a time. */
+int statedir_save_progress(
+        const struct statedir *d, const struct statedir_progress *p, struct err *e) MUST_CHECK;
 
 /* The text of peers.json, both ways; for the above and for tests. ERR_FORMAT says what is wrong. */
 int peers_print(const struct peer_addr *peers, int n, struct buf *out) MUST_CHECK;

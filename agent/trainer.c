@@ -4,7 +4,8 @@
  * Everything that a run does is a function of its config and of two counters, step and samples:
  * which samples come next (the loader's position), the learning rate (a schedule over samples), the
  * dropout masks (a mix of seed, step and micro-batch). So a checkpoint needs no generator states,
- * and a resumed run gives the same bits.
+ * and a resumed run gives the same bits. In a flock a third number, the samples of all others, is
+ * added to the own where schedule and end are concerned, and nowhere else.
  *
  * The happy path: trainer_new, trainer_step until trainer_done. What can fail: files in
  * trainer_new, the device at any time, and training itself, when the loss leaves the finite
@@ -17,6 +18,10 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+
+/* At the momentum's length: steps after the parameters were set, and steps between later looks. */
+#define LOOK_FIRST 16
+#define LOOK_EVERY 16
 
 uint32_t *index_all(uint32_t n)
 {
@@ -50,21 +55,30 @@ static int open_test(struct trainer *t, struct err *e)
 	return 0;
 }
 
-int trainer_normalisation(
-        const struct config *c, const struct dataset *d, double *mean, double *std, struct err *e)
+/* Over what is not held out, and how many that are. */
+static int whole_set(const struct config *c, const struct dataset *d, double *mean, double *std,
+        uint32_t *n, struct err *e)
 {
 	struct partition all = c->data.partition;
-	uint32_t *index = NULL, *val = NULL, n, n_val;
+	uint32_t *index = NULL, *val = NULL, n_val;
 	int rc;
 
 	all.kind = PARTITION_ALL;
-	rc = data_split(d, &all, c->data.validation, &index, &n, &val, &n_val, e);
+	rc = data_split(d, &all, c->data.validation, &index, n, &val, &n_val, e);
 	if (rc != 0)
 		return rc;
-	dataset_statistics(d, index, n, mean, std);
+	dataset_statistics(d, index, *n, mean, std);
 	free(index);
 	free(val);
 	return 0;
+}
+
+int trainer_normalisation(
+        const struct config *c, const struct dataset *d, double *mean, double *std, struct err *e)
+{
+	uint32_t n;
+
+	return whole_set(c, d, mean, std, &n, e);
 }
 
 static int open_data(struct trainer *t, struct err *e)
@@ -79,7 +93,7 @@ static int open_data(struct trainer *t, struct err *e)
 		rc = data_split(&t->train_data, &c->data.partition, c->data.validation,
 		        &t->train_index, &t->n_train, &t->val_index, &t->n_val, e);
 	if (rc == 0)
-		rc = trainer_normalisation(c, &t->train_data, &t->mean, &t->std, e);
+		rc = whole_set(c, &t->train_data, &t->mean, &t->std, &t->n_whole, e);
 	return rc;
 }
 
@@ -89,6 +103,7 @@ static int open_device(struct trainer *t, struct err *e)
 	const struct device_config dc = {
 	        .threads = (int)c->run.threads,
 	        .deterministic = c->run.deterministic,
+	        .tf32 = c->run.tf32,
 	};
 	int rc = device_open(&t->dev, c->run.device, &dc, t->device_why, e);
 
@@ -109,6 +124,7 @@ static int open_loader(struct trainer *t, struct loader **out, struct loader_con
 	lc.mean = t->mean;
 	lc.std = t->std;
 	lc.ahead = (int)c->data.ahead;
+	lc.dev = t->dev;
 	return loader_new(out, &lc, at, e);
 }
 
@@ -144,7 +160,7 @@ static int open_loaders(struct trainer *t, struct err *e)
 
 static uint64_t epochs_to_samples(const struct trainer *t, double epochs)
 {
-	return (uint64_t)llround(epochs * (double)t->n_train);
+	return (uint64_t)llround(epochs * (double)trainer_epoch_samples(t));
 }
 
 static void plan_schedule(struct trainer *t)
@@ -172,7 +188,7 @@ static int init_weights(struct trainer *t, struct err *e)
 	arch_init_params(&t->arch, (uint64_t)t->config->train.seed, values);
 	net_set_params(t->net, values);
 	free(values);
-	return 0;
+	return net_check(t->net, e);
 }
 
 int trainer_new(
@@ -216,6 +232,7 @@ void trainer_free(struct trainer *t)
 {
 	if (t == NULL)
 		return;
+	loader_free(t->part_loader);
 	loader_free(t->test_loader);
 	loader_free(t->val_loader);
 	loader_free(t->loader);
@@ -226,12 +243,55 @@ void trainer_free(struct trainer *t)
 	if (t->dev != NULL)
 		device_close(t->dev);
 	arch_close(&t->arch);
+	free(t->part_index);
 	free(t->test_index);
 	free(t->val_index);
 	free(t->train_index);
 	dataset_close(&t->test_data);
 	dataset_close(&t->train_data);
 	free(t);
+}
+
+int trainer_flock(struct trainer *t, bool layer_norms, struct err *e)
+{
+	const uint64_t n = t->has_test ? t->test_data.count : 0;
+	const struct loader_position start = {0};
+	const uint32_t part = (uint32_t)t->config->run.eval_samples;
+	struct loader_config lc = {.data = &t->test_data, .n_index = part};
+	int rc = 0;
+
+	assert(!t->flock && t->step == 0);
+	if (n > part) {
+		t->part_index = malloc(part * sizeof *t->part_index);
+		if (t->part_index == NULL)
+			return err_set(e, ERR_NOMEM, "no memory for a part of the test set");
+		for (uint64_t i = 0; i < part; i++)
+			t->part_index[i] = (uint32_t)(i * n / part);
+		lc.index = t->part_index;
+		rc = open_loader(t, &t->part_loader, lc, start, e);
+	}
+	if (rc != 0)
+		return rc;
+	t->flock = true;
+	t->want_layer_norms = layer_norms;
+	plan_schedule(t);
+	return 0;
+}
+
+void trainer_set_others(struct trainer *t, uint64_t samples)
+{
+	if (samples > t->others)
+		t->others = samples;
+}
+
+uint64_t trainer_clock(const struct trainer *t)
+{
+	return t->flock ? t->samples + t->others : t->samples;
+}
+
+uint64_t trainer_epoch_samples(const struct trainer *t)
+{
+	return t->flock ? t->n_whole : t->n_train;
 }
 
 static uint64_t samples_per_step(const struct trainer *t)
@@ -241,7 +301,7 @@ static uint64_t samples_per_step(const struct trainer *t)
 
 bool trainer_done(const struct trainer *t)
 {
-	return t->samples >= t->schedule.total;
+	return trainer_clock(t) >= t->schedule.total;
 }
 
 uint64_t trainer_steps_total(const struct trainer *t)
@@ -250,15 +310,71 @@ uint64_t trainer_steps_total(const struct trainer *t)
 
 	if (trainer_done(t))
 		return t->step;
-	return t->step + (t->schedule.total - t->samples + per_step - 1) / per_step;
+	return t->step + (t->schedule.total - trainer_clock(t) + per_step - 1) / per_step;
 }
 
 uint64_t trainer_epoch(const struct trainer *t)
 {
-	return t->samples / t->n_train;
+	return trainer_clock(t) / trainer_epoch_samples(t);
 }
 
-int trainer_step(struct trainer *t, struct step_result *r, struct err *e)
+void trainer__params_set(struct trainer *t)
+{
+	t->moved = 0;
+	t->momentum_norm = 0;
+	t->since_set = 0;
+}
+
+/* What a flock wants to know of a step that was just taken with that learning rate. */
+static int measure(struct trainer *t, double lr, struct err *e)
+{
+	const struct backend *b = t->dev->backend;
+	const uint64_t n = t->since_set++;
+	double squares;
+	int rc;
+
+	t->layer_norms = 0;
+	for (int i = 0; t->want_layer_norms && i < t->arch.n_views; i++) {
+		const struct param_view *v = &t->arch.views[i];
+
+		if (v->group == PARAM_STAT)
+			continue;
+		rc = b->sum_squares(t->dev, t->net->grads + v->offset, v->count, &squares, e);
+		if (rc != 0)
+			return rc;
+		t->layer_norms += sqrt(squares);
+	}
+	if (t->config->train.optim.kind == OPTIM_ADAMW) {
+		t->moved += lr * sqrt((double)t->arch.n_train);
+		return 0;
+	}
+	if (n < LOOK_FIRST || n % LOOK_EVERY == 0) {
+		rc = b->sum_squares(t->dev, t->optim.m, t->arch.n_train, &squares, e);
+		if (rc != 0)
+			return rc;
+		t->momentum_norm = sqrt(squares);
+	}
+	t->moved += lr * t->momentum_norm;
+	return 0;
+}
+
+/* Micro-batch k of a step. */
+static int train_batch(struct trainer *t, int64_t k, struct loss_result *r, struct err *e)
+{
+	const struct config *c = t->config;
+	const struct batch *b = loader_next(t->loader);
+	const float scale = 1.0f / (float)samples_per_step(t);
+	int rc;
+
+	assert(b != NULL);
+	rc = net_train_begin(t->net, b, k > 0, scale,
+	        rng_mix((uint64_t)c->train.seed, t->step, (uint64_t)k), r, e);
+	if (rc == 0)
+		rc = net_ahead(t->net, loader_peek(t->loader), e);
+	return rc ? rc : net_wait(t->net, e);
+}
+
+static int run_step(struct trainer *t, struct step_result *r, struct err *e)
 {
 	const struct config *c = t->config;
 	const uint64_t per_step = samples_per_step(t), epoch = trainer_epoch(t);
@@ -268,15 +384,12 @@ int trainer_step(struct trainer *t, struct step_result *r, struct err *e)
 	*r = (struct step_result){
 	        .step = t->step + 1,
 	        .samples = t->samples + per_step,
-	        .lr = c->train.optim.lr * schedule_factor(&t->schedule, t->samples),
+	        .lr = c->train.optim.lr * schedule_factor(&t->schedule, trainer_clock(t)),
 	};
 	for (int64_t k = 0; k < c->train.accumulate; k++) {
-		const struct batch *b = loader_next(t->loader);
 		struct loss_result part;
 
-		assert(b != NULL && b->count == c->train.batch);
-		rc = net_train(t->net, b->x, b->labels, k > 0, 1.0f / (float)per_step,
-		        rng_mix((uint64_t)c->train.seed, t->step, (uint64_t)k), &part, e);
+		rc = train_batch(t, k, &part, e);
 		if (rc != 0)
 			return rc;
 		loss_sum += part.loss_sum;
@@ -295,7 +408,17 @@ int trainer_step(struct trainer *t, struct step_result *r, struct err *e)
 	t->step = r->step;
 	t->samples = r->samples;
 	r->epoch_end = trainer_epoch(t) > epoch;
-	return 0;
+	return t->flock ? measure(t, r->lr, e) : 0;
+}
+
+/* Of a merge the update adds what is trained; of a step that failed before that, nothing. */
+int trainer_step(struct trainer *t, struct step_result *r, struct err *e)
+{
+	struct err second;
+	int rc = run_step(t, r, e);
+	int added = trainer_merged(t, rc != 0 ? &second : e);
+
+	return rc != 0 ? rc : added;
 }
 
 int eval_run(struct net *net, struct loader *l, struct eval_result *r, struct err *e)
@@ -307,8 +430,12 @@ int eval_run(struct net *net, struct loader *l, struct eval_result *r, struct er
 	loader_rewind(l);
 	while ((b = loader_next(l)) != NULL) {
 		struct loss_result part;
-		int rc = net_eval(net, b->x, b->labels, b->count, &part, e);
+		int rc = net_eval_begin(net, b, &part, e);
 
+		if (rc == 0)
+			rc = net_ahead(net, loader_peek(l), e);
+		if (rc == 0)
+			rc = net_wait(net, e);
 		if (rc != 0)
 			return rc;
 		loss_sum += part.loss_sum;
@@ -324,6 +451,10 @@ int trainer_evaluate(struct trainer *t, enum eval_set set, struct eval_result *r
 	struct loader *l = set == EVAL_VALIDATION ? t->val_loader : t->test_loader;
 	int rc;
 
+	if (set == EVAL_TEST_PART && t->part_loader != NULL)
+		l = t->part_loader;
+
+	assert(!trainer_merging(t));
 	if (l == NULL)
 		return err_set(e, ERR_NOTFOUND, "no %s set in the config",
 		        set == EVAL_VALIDATION ? "validation" : "test");

@@ -6,10 +6,13 @@
  * and reads into memory of its own, and only then lets go of what the trainer had. A failure after
  * that point can only be the device's.
  *
+ * A peer's state comes as bytes of anyone's: it is checked whole before the first of them is used.
+ *
  * A backend may have timed which kernel is fastest for a shape. Another choice means other
  * rounding, so the choices travel with the checkpoint, and the net is built again with them. */
 #include "agent/trainer.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,64 +24,181 @@ static const char *device_choices(struct device *d)
 	return d->backend->choices != NULL ? d->backend->choices(d) : "";
 }
 
-/* Parameters, m and v on the host, one after the other. */
-static float *host_copy(struct trainer *t)
+int trainer_vectors(const struct trainer *t)
+{
+	return t->optim.v != NULL ? 3 : 2;
+}
+
+void trainer_get_state(struct trainer *t, float *to, struct trainer_state *s)
 {
 	const size_t n = t->arch.n_total;
 	struct device *d = t->dev;
-	float *host = malloc(3 * n * sizeof *host);
 
-	if (host == NULL)
-		return NULL;
-	net_get_params(t->net, host);
-	if (t->optim.m != NULL)
-		d->backend->download(d, host + n, t->optim.m, n * sizeof *host);
+	assert(!trainer_merging(t));
+	net_get_params(t->net, to);
+	d->backend->download(d, to + n, t->optim.m, n * sizeof *to);
 	if (t->optim.v != NULL)
-		d->backend->download(d, host + 2 * n, t->optim.v, n * sizeof *host);
-	return host;
+		d->backend->download(d, to + 2 * n, t->optim.v, n * sizeof *to);
+	*s = (struct trainer_state){
+	        .optim_steps = t->optim.steps,
+	        .optimizer = (uint8_t)t->config->train.optim.kind,
+	        .vectors = (uint8_t)trainer_vectors(t),
+	};
+}
+
+/* In another thread's or a peer's memory these may be any numbers. */
+static int check_state(
+        const struct trainer *t, const float *from, const struct trainer_state *s, struct err *e)
+{
+	const size_t n = t->arch.n_total, all = (size_t)trainer_vectors(t) * n;
+
+	if (s->optimizer != t->config->train.optim.kind || s->vectors != trainer_vectors(t))
+		return err_set(e, ERR_MISMATCH, "the state is of another train.optimizer");
+	if (s->optim_steps > TRAINER_OPTIM_STEPS_MAX)
+		return err_set(
+		        e, ERR_INVALID, "the state claims %" PRIu64 " steps", s->optim_steps);
+	if (weights_nonfinite(from, all) < all)
+		return err_set(e, ERR_NONFINITE, "the state has values that are not finite");
+	for (size_t i = 2 * n; i < all; i++)
+		if (from[i] < 0)
+			return err_set(e, ERR_INVALID, "the state has a negative second moment");
+	return 0;
+}
+
+static void upload_state(struct trainer *t, const float *from)
+{
+	const size_t n = t->arch.n_total;
+	struct device *d = t->dev;
+
+	net_set_params(t->net, from);
+	d->backend->upload(d, t->optim.m, from + n, n * sizeof *from);
+	if (t->optim.v != NULL)
+		d->backend->upload(d, t->optim.v, from + 2 * n, n * sizeof *from);
+	trainer__params_set(t);
+}
+
+int trainer_adopt_state(
+        struct trainer *t, const float *from, const struct trainer_state *s, struct err *e)
+{
+	int rc = check_state(t, from, s, e);
+
+	assert(!trainer_merging(t));
+	if (rc != 0)
+		return rc;
+	upload_state(t, from);
+	t->optim.steps = s->optim_steps;
+	return 0;
+}
+
+static void set_merge(
+        struct trainer *t, const float *difference, const size_t *end, const float *k, int n)
+{
+	assert(!trainer_merging(t));
+	for (int g = 0; g < n; g++)
+		assert((g == 0 || end[g - 1] <= end[g]) && end[g] <= t->arch.n_train);
+	t->optim.merge = (struct optim_merge){
+	        .difference = difference,
+	        .end = end,
+	        .k = k,
+	        .n = n,
+	};
+}
+
+int trainer_add(struct trainer *t, const float *difference, const size_t *end, const float *k,
+        int n, struct err *e)
+{
+	set_merge(t, difference, end, k, n);
+	return optim_add(&t->optim, e);
+}
+
+int trainer_merge(struct trainer *t, const float *difference, const size_t *end, const float *k,
+        int n, struct err *e)
+{
+	struct device *d = t->dev;
+	int rc = ERR_BUSY;
+
+	if (d->backend->stage != NULL)
+		rc = d->backend->stage(d, difference, t->arch.n_train, e);
+	if (rc == ERR_BUSY)
+		return trainer_add(t, difference, end, k, n, e);
+	if (rc == 0)
+		set_merge(t, difference, end, k, n);
+	return rc;
+}
+
+bool trainer_merging(const struct trainer *t)
+{
+	return t->optim.merge.difference != NULL;
+}
+
+int trainer_merged(struct trainer *t, struct err *e)
+{
+	return optim_add(&t->optim, e);
+}
+
+void trainer_note(const struct trainer *t, struct checkpoint_state *s)
+{
+	const struct config *c = t->config;
+	const struct loader_position at = loader_position(t->loader);
+
+	*s = (struct checkpoint_state){
+	        .step = t->step,
+	        .samples = t->samples,
+	        .others = t->others,
+	        .epoch = at.epoch,
+	        .sample = at.sample,
+	        .n_train = t->n_train,
+	        .optimizer = c->train.optim.kind,
+	        .optim_steps = t->optim.steps,
+	        .batch = c->train.batch,
+	        .accumulate = c->train.accumulate,
+	        .train_seed = c->train.seed,
+	        .data_seed = c->data.seed,
+	        .mean = t->mean,
+	        .std = t->std,
+	        .best_step = t->best_step,
+	        .best_loss = t->best_loss,
+	};
+}
+
+int trainer_save_from(struct trainer *t, const struct checkpoint_state *state, const float *host,
+        const char *path, struct err *e)
+{
+	const size_t n = t->arch.n_total;
+	const struct checkpoint_source s = {
+	        .arch = &t->arch,
+	        .state = *state,
+	        .backend = t->dev->backend->name,
+	        .device = t->dev->text,
+	        .choices = device_choices(t->dev),
+	        .params = host,
+	        .m = host + n,
+	        .v = t->optim.v != NULL ? host + 2 * n : NULL,
+	};
+	int rc = checkpoint_write(path, &s, e);
+
+	if (rc != 0)
+		err_prefix(e, "save a checkpoint");
+	return rc;
 }
 
 int trainer_save(struct trainer *t, const char *path, struct err *e)
 {
-	const struct config *c = t->config;
-	const struct loader_position at = loader_position(t->loader);
-	const size_t n = t->arch.n_total;
-	float *host = host_copy(t);
+	float *host = malloc((size_t)trainer_vectors(t) * t->arch.n_total * sizeof *host);
+	struct checkpoint_state state;
+	struct trainer_state none;
 	int rc;
 
 	if (host == NULL)
 		return err_set(
 		        e, ERR_NOMEM, "save %s: no memory for a copy of the parameters", path);
-	const struct checkpoint_source s = {
-	        .arch = &t->arch,
-	        .state =
-	                {
-	                        .step = t->step,
-	                        .samples = t->samples,
-	                        .epoch = at.epoch,
-	                        .sample = at.sample,
-	                        .n_train = t->n_train,
-	                        .optimizer = c->train.optim.kind,
-	                        .optim_steps = t->optim.steps,
-	                        .batch = c->train.batch,
-	                        .accumulate = c->train.accumulate,
-	                        .train_seed = c->train.seed,
-	                        .data_seed = c->data.seed,
-	                        .mean = t->mean,
-	                        .std = t->std,
-	                        .best_step = t->best_step,
-	                        .best_loss = t->best_loss,
-	                },
-	        .backend = t->dev->backend->name,
-	        .device = t->dev->text,
-	        .choices = device_choices(t->dev),
-	        .params = host,
-	        .m = t->optim.m != NULL ? host + n : NULL,
-	        .v = t->optim.v != NULL ? host + 2 * n : NULL,
-	};
-	rc = checkpoint_write(path, &s, e);
+	trainer_note(t, &state);
+	trainer_get_state(t, host, &none);
+	rc = net_check(t->net, e);
 	if (rc != 0)
 		err_prefix(e, "save a checkpoint");
+	else
+		rc = trainer_save_from(t, &state, host, path, e);
 	free(host);
 	return rc;
 }
@@ -92,8 +212,11 @@ int trainer_export(struct trainer *t, const char *path, struct err *e)
 
 	if (params == NULL)
 		return err_set(e, ERR_NOMEM, "export %s: no memory for the parameters", path);
+	assert(!trainer_merging(t));
 	net_get_params(t->net, params);
-	rc = weights_write(path, &t->arch, &info, params, e);
+	rc = net_check(t->net, e);
+	if (rc == 0)
+		rc = weights_write(path, &t->arch, &info, params, e);
 	if (rc != 0)
 		err_prefix(e, "save weights");
 	free(params);
@@ -241,7 +364,7 @@ int trainer_restore(
 	rc = check_fit(t, c, e);
 	if (rc != 0)
 		return rc;
-	host = malloc(3 * n * sizeof *host);
+	host = malloc((size_t)trainer_vectors(t) * n * sizeof *host);
 	if (host == NULL)
 		return err_set(e, ERR_NOMEM, "no memory for %zu parameters", n);
 	rc = trainer__loader(t, &loader, at, e);
@@ -254,18 +377,14 @@ int trainer_restore(
 
 	/* From here on nothing fails. The copies also align what lies unaligned in the file. */
 	weights_copy(&c->file, &t->arch, host);
-	net_set_params(t->net, host);
-	if (c->m != NULL) {
-		memcpy(host + n, c->m->data, n * sizeof *host);
-		t->dev->backend->upload(t->dev, t->optim.m, host + n, n * sizeof *host);
-	}
-	if (c->v != NULL) {
+	memcpy(host + n, c->m->data, n * sizeof *host);
+	if (c->v != NULL)
 		memcpy(host + 2 * n, c->v->data, n * sizeof *host);
-		t->dev->backend->upload(t->dev, t->optim.v, host + 2 * n, n * sizeof *host);
-	}
+	upload_state(t, host);
 	t->optim.steps = c->state.optim_steps;
 	t->step = c->state.step;
 	t->samples = c->state.samples;
+	t->others = c->state.others;
 	t->best_step = c->state.best_step;
 	t->best_loss = c->state.best_loss;
 	loader_free(t->loader);
@@ -297,6 +416,7 @@ int trainer_init_from(struct trainer *t, const char *path, struct err *e)
 	}
 	weights_copy(&f, &t->arch, host);
 	net_set_params(t->net, host);
+	trainer__params_set(t);
 out:
 	free(host);
 	st_close(&f);

@@ -58,6 +58,8 @@ static void on_work(uv_work_t *w)
 	if (j->generation &&
 	        identity_set_generation(&j->identity, u->state->path, j->generation, &e))
 		j->generation_failed = e;
+	if (j->keep_progress && statedir_save_progress(u->state, &j->progress, &e))
+		j->progress_failed = e;
 	if (j->lists && lists_load(&j->fresh, u->allow, u->block, &e))
 		j->lists_failed = e;
 }
@@ -92,6 +94,8 @@ static void on_done(uv_work_t *w, int status)
 		log_warn("known peers are not kept: %s", j->peers_failed.msg);
 	else if (j->peers)
 		u->known = j->save;
+	if (j->progress_failed.code)
+		log_warn("the count of samples is not kept: %s", j->progress_failed.msg);
 	if (j->generation_failed.code)
 		log_error("the generation is not kept: %s", j->generation_failed.msg);
 	else if (j->generation)
@@ -104,16 +108,19 @@ static void on_done(uv_work_t *w, int status)
 static void begin(struct upkeep *u)
 {
 	struct upkeep_job *j = &u->job;
-	if (u->busy || !(u->want_peers || u->want_lists || u->want_generation))
+	if (u->busy ||
+	        !(u->want_peers || u->want_lists || u->want_generation || u->want_progress))
 		return;
 	memset(j, 0, sizeof *j);
 	j->peers = u->want_peers;
 	j->lists = u->want_lists;
 	j->generation = u->want_generation;
+	j->keep_progress = u->want_progress;
+	j->progress = u->progress;
 	j->save = u->next;
 	j->identity = *u->identity;
 	lists_init(&j->fresh);
-	u->want_peers = u->want_lists = false;
+	u->want_peers = u->want_lists = u->want_progress = false;
 	u->want_generation = 0;
 	u->work.data = u;
 	u->busy = uv_queue_work(u->loop, &u->work, on_work, on_done) == 0;
@@ -129,6 +136,13 @@ void upkeep_peers(struct upkeep *u, const struct gossip *g)
 	                0)
 		return; /* the disk has them already */
 	u->want_peers = true;
+	begin(u);
+}
+
+void upkeep_progress(struct upkeep *u, const struct statedir_progress *p)
+{
+	u->progress = *p;
+	u->want_progress = true;
 	begin(u);
 }
 

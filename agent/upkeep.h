@@ -31,21 +31,26 @@ struct upkeep {
 	void (*lists_cb)(void *arg); /* on the loop: lists is new */
 	/* its own */
 	uv_work_t work;
-	bool busy, want_peers, want_lists;
+	bool busy, want_peers, want_lists, want_progress;
 	uint64_t want_generation; /* 0: none */
 	struct upkeep_peers next;
+	struct statedir_progress progress;
 	struct upkeep_job {
-		bool peers, lists;
+		bool peers, lists, keep_progress;
+		struct statedir_progress progress;
 		uint64_t generation;
 		struct upkeep_peers save;
 		struct lists fresh;
 		struct identity identity;
-		struct err peers_failed, lists_failed, generation_failed; /* code 0: it worked */
+		/* code 0: it worked */
+		struct err peers_failed, lists_failed, generation_failed, progress_failed;
 	} job;
 };
 
 /* Keeps where peers are: those of g, and after them those that were known before. */
 void upkeep_peers(struct upkeep *u, const struct gossip *g);
+
+void upkeep_progress(struct upkeep *u, const struct statedir_progress *p);
 
 /* Persists a generation. */
 void upkeep_generation(struct upkeep *u, uint64_t generation);

@@ -13,6 +13,8 @@
 #include <math.h>
 #include <string.h>
 
+#define SKETCH_FANOUT 3 /* peers that hear of our own sketch at once */
+
 const struct gossip_profile gossip_lan = {
         .probe_interval = 1000,
         .probe_timeout = 500,
@@ -338,6 +340,12 @@ static void set_connected(struct gossip *g, const struct peer_id *id, bool up)
 	g->members[i].met = g->members[i].met || up;
 }
 
+static bool is_connected(const struct gossip *g, const struct member *m)
+{
+	(void)g;
+	return m->state == MEMBER_ALIVE && m->connected;
+}
+
 static void set_own_sketch(struct gossip *g, const struct gossip_event *e)
 {
 	struct member_sketch *s = &g->sketches[g->members_max];
@@ -348,8 +356,18 @@ static void set_own_sketch(struct gossip *g, const struct gossip_event *e)
 	s->step = e->sketch.step;
 	s->length = e->sketch.length;
 	s->ours = true;
-	if (s->length > 0)
-		memcpy(s->bytes, e->sketch.bytes, s->length);
+	if (s->length == 0)
+		return;
+	memcpy(s->bytes, e->sketch.bytes, s->length);
+	/* A few hear of it at once: whole states come too rarely for what moves so fast. */
+	for (int k = 0; k < SKETCH_FANOUT && g->out->n_sends < GOSSIP_SENDS_MAX; k++) {
+		uint32_t i = gossip__pick(g, is_connected);
+		if (i == NONE)
+			return;
+		struct gossip_send *send = gossip__send(g, MESSAGE_SKETCH, CHANNEL_STREAM);
+		gossip__send_to(send, &g->members[i].record.id, &g->members[i].record.addr);
+		send->message.sketch = *s;
+	}
 }
 
 static void set_own_address(struct gossip *g, const struct gossip_event *e)
@@ -384,6 +402,14 @@ static void leave(struct gossip *g)
 	}
 }
 
+static void hear_samples(struct gossip *g, const struct gossip_event *e)
+{
+	uint32_t i = gossip__find(g, &e->samples.id);
+	if (i != NONE && i < g->members_max && e->samples.count <= GOSSIP_SAMPLES_MAX &&
+	        g->members[i].record.status.model == g->status.model)
+		gossip__count_samples(g, &g->members[i], e->samples.count);
+}
+
 static void handle(struct gossip *g, const struct gossip_event *e)
 {
 	switch (e->kind) {
@@ -407,6 +433,9 @@ static void handle(struct gossip *g, const struct gossip_event *e)
 	}
 	case EVENT_SKETCH:
 		set_own_sketch(g, e);
+		break;
+	case EVENT_SAMPLES:
+		hear_samples(g, e);
 		break;
 	case EVENT_ADDRESS:
 		set_own_address(g, e);

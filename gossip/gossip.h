@@ -125,6 +125,7 @@ enum gossip_event_kind {
 	EVENT_SKETCH,    /* our own sketch changed */
 	EVENT_ADDRESS,   /* our own address or dialability changed */
 	EVENT_REMEMBER,  /* an address kept from an earlier run, to be tried */
+	EVENT_SAMPLES,   /* a peer of our model told us its count itself, outside of its record */
 	EVENT_LEAVE,     /* say goodbye; sends go out at once, then stop calling */
 };
 
@@ -157,6 +158,10 @@ struct gossip_event {
 			bool dialable;
 		} address;
 		struct peer_addr remember;
+		struct {
+			struct peer_id id;
+			uint64_t count;
+		} samples;
 	};
 };
 
@@ -280,8 +285,8 @@ const struct member_record *gossip_self(const struct gossip *g);
 uint32_t gossip_health(const struct gossip *g); /* 0: fine … 7: we ourselves seem ill */
 struct gossip_counters gossip_counters(const struct gossip *g);
 
-/* The run's clock: samples trained by all agents that were ever known, each at its highest count,
- * the departed included. Never falls. */
+/* The run's clock: samples trained by all agents of our model that were ever known, each at its
+ * highest count, the departed included. Never falls. */
 uint64_t gossip_clock(const struct gossip *g);
 
 bool peer_id_equal(const struct peer_id *a, const struct peer_id *b);

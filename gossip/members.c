@@ -297,7 +297,9 @@ void gossip__record(struct gossip *g, const struct gossip_update *u, const struc
 	m->record = *r;
 	m->heard = g->now;
 	memcpy(m->record_signature, u->signature, sizeof m->record_signature);
-	gossip__count_samples(g, m, r->status.samples);
+	/* Of another run or model they are no part of this run's clock. */
+	if (r->status.model == g->status.model)
+		gossip__count_samples(g, m, r->status.samples);
 	if (r->left && m->state != MEMBER_LEFT)
 		set_state(g, i, MEMBER_LEFT);
 	if (gossip__present(m) && !was_present)

@@ -61,7 +61,7 @@ struct layer {
 	int64_t units;                           /* dense: outputs; conv2d: output channels */
 	int64_t kernel, stride, pad;             /* conv2d and pools, square */
 	bool bias;
-	double p;                                /* dropout: the share that is dropped */
+	double p; /* dropout: the share that is dropped */
 };
 
 /* The fields of a kind, for whoever parses, prints or documents a model. */
@@ -120,11 +120,11 @@ struct arch {
 /* Checks the list and works out the shapes. The last layer must give one number per class; its
  * output goes into softmax cross-entropy. layers is copied. */
 int arch_resolve(struct arch *a, const struct layer *layers, int n, const struct shape *input,
-	int64_t classes, struct err *e) MUST_CHECK;
+        int64_t classes, struct err *e) MUST_CHECK;
 
 /* A preset by name ("mlp", "cnn") for data of that shape. */
 int arch_preset(struct arch *a, const char *name, const struct shape *input, int64_t classes,
-	struct err *e) MUST_CHECK;
+        struct err *e) MUST_CHECK;
 
 /* The known presets, NULL-terminated. */
 extern const char *const arch_presets[];

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* One sample from bytes to normalised floats, moved about on the way. Internal to the loader. */
+/* One sample from bytes to normalised floats, moved about on the way. Internal to the loader,
+ * and what a GPU does with a batch of bytes is checked against it. */
 #ifndef DUNLIN_MODEL_AUGMENT_H
 #define DUNLIN_MODEL_AUGMENT_H
 
 #include "model/data.h"
-
-/* How one sample is moved: mirrored first, then resized about its centre, then shifted. */
-struct augment_move {
-	bool flip;
-	int64_t dx, dy; /* pixels to the right and down */
-	double zoom;    /* 1: as it is */
-};
+#include "model/move.h"
 
 /* The settings' own range, and that a shift leaves something of an image of that shape. */
 int augment_check(const struct augment *a, const struct shape *s, struct err *e) MUST_CHECK;

@@ -177,7 +177,7 @@ struct job {
 	pool_fn fn;
 	struct program *p;
 	int64_t count; /* loss: rows that are counted */
-	float scale;
+	float scale;   /* loss, add */
 	/* flat vectors */
 	float *w, *m, *v;
 	const float *g;
@@ -286,6 +286,14 @@ static void update_part(void *arg, int w)
 		k->sgd(j->w + from, j->m + from, j->g + from, to - from, j->args);
 }
 
+static void add_part(void *arg, int w)
+{
+	struct job *j = arg;
+	size_t from, to;
+	pool_part(j->n, 1024, w, j->d->threads, &from, &to);
+	j->d->k->add_scaled(j->w + from, j->g + from, to - from, j->scale);
+}
+
 /* Every worker's way into a job: the libraries' own teams stay out of it. */
 static void part(void *arg, int w)
 {
@@ -351,6 +359,13 @@ static int cpu_adamw(struct device *dev, float *w, float *m, float *v, const flo
 	return run(cpu(dev), update_part, &j, e);
 }
 
+static int cpu_add(
+        struct device *dev, float *x, const float *host, size_t n, float k, struct err *e)
+{
+	struct job j = {.w = x, .g = host, .n = n, .scale = k};
+	return run(cpu(dev), add_part, &j, e);
+}
+
 static const char *cpu_choices(struct device *dev)
 {
 	return gemm_print(&cpu(dev)->gemm);
@@ -378,6 +393,7 @@ const struct backend backend_cpu = {
         .sum_squares = cpu_sum_squares,
         .sgd = cpu_sgd,
         .adamw = cpu_adamw,
+        .add = cpu_add,
         .choices = cpu_choices,
         .choose = cpu_choose,
 };

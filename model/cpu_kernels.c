@@ -6,6 +6,7 @@
  * KERNELS_SUFFIX names the table that this compilation defines. */
 #include "model/cpu_kernels.h"
 
+#include "model/contract.h"
 #include "model/dropout.h"
 
 #include <math.h>
@@ -348,6 +349,14 @@ static void sum_into(float *restrict sum, const float *restrict part, size_t n)
 		sum[i] += part[i];
 }
 
+UNCONTRACTED static void add_scaled(
+        float *restrict x, const float *restrict h, size_t n, float k)
+{
+	UNCONTRACTED_BODY
+	for (size_t i = 0; i < n; i++)
+		x[i] += k * h[i];
+}
+
 static void sgd(float *restrict w, float *restrict m, const float *restrict g, size_t n,
         const struct optim_args *a)
 {
@@ -403,6 +412,7 @@ const struct cpu_kernels NAME(KERNELS_SUFFIX) = {
         .softmax_loss = softmax_loss,
         .sum_squares = sum_squares,
         .sum_into = sum_into,
+        .add_scaled = add_scaled,
         .sgd = sgd,
         .adamw = adamw,
 };

@@ -61,6 +61,8 @@ struct cpu_kernels {
 
 	double (*sum_squares)(const float *x, size_t n);
 	void (*sum_into)(float *sum, const float *part, size_t n);
+	/* x += k·h, rounded twice on every processor. */
+	void (*add_scaled)(float *x, const float *h, size_t n, float k);
 	void (*sgd)(float *w, float *m, const float *g, size_t n, const struct optim_args *a);
 	void (*adamw)(
 	        float *w, float *m, float *v, const float *g, size_t n, const struct optim_args *a);

@@ -13,6 +13,9 @@
 #include "agent/base/rng.h"
 #include "model/arch.h"
 
+struct augment_move;
+struct device;
+
 struct dataset {
 	struct shape shape; /* (H, W, C) */
 	uint32_t count;
@@ -65,11 +68,19 @@ struct loader_config {
 	double mean, std; /* value = (pixel / 255 − mean) / std */
 	bool shuffle;     /* off: in the order given, and the last batch may be short */
 	int ahead; /* batches prepared in advance, 1..LIMIT_READ_AHEAD; 0: on the caller's thread */
+	/* Borrowed, or NULL: whom the batches are for. If its backend makes images by itself they
+	 * come as bytes, in memory of host_alloc; the loader must be freed before the device. */
+	struct device *dev;
 };
 
+/* Either floats, or bytes with all that it takes to make the floats. */
 struct batch {
-	float *x;        /* (count, H, W, C), room for the full batch */
-	int32_t *labels; /* (count) */
+	float *x;                   /* (count, H, W, C), room for the full batch; NULL: bytes */
+	uint8_t *pixels;            /* (count, H, W, C); NULL: floats */
+	struct augment_move *moves; /* (count), of the pixels; NULL: as they are */
+	const float *table;         /* 256: the value of each byte */
+	int32_t *labels;            /* (count) */
+	struct shape shape;         /* (H, W, C) */
 	int64_t count;
 	uint64_t epoch; /* of its first sample */
 };
@@ -88,6 +99,11 @@ void loader_free(struct loader *l); /* stops the thread */
 
 /* The next batch, valid until the call after it. Without shuffle, NULL after the last one. */
 const struct batch *loader_next(struct loader *l);
+
+/* What loader_next will give next, if it is ready: nothing is waited for, and the last batch stays
+ * as it is. NULL: not ready, or there is none; without a thread always. Valid as that batch will
+ * be. */
+const struct batch *loader_peek(struct loader *l);
 
 /* Of the batch that loader_next will give next: what a checkpoint saves. */
 struct loader_position loader_position(const struct loader *l);

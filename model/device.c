@@ -88,7 +88,8 @@ int device_open(struct device **out, const char *spec, const struct device_confi
 		if (rc)
 			return rc;
 		if (why)
-			snprintf(why, 160, "%s: %.56s", (*out)->text, none.msg);
+			snprintf(why, 160, "%s: %.*s", (*out)->text,
+			        (int)(157 - strlen((*out)->text)), none.msg);
 	}
 	return 0;
 }

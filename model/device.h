@@ -19,12 +19,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BACKEND_ABI 1
+#define BACKEND_ABI 5
 
 struct device_config {
 	int index;          /* of several devices of that kind */
 	int threads;        /* cpu: 1 or more; 0: as many as there are cores */
 	bool deterministic; /* no choice that depends on timing */
+	bool tf32;          /* cuda: products may round their inputs to 10 bits, which is faster */
 };
 
 struct device {
@@ -74,8 +75,9 @@ struct program {
 	struct backward_step *backward;
 	int n_backward;
 	int64_t batch, classes;
-	const float *input;    /* (B, input shape) */
-	const int32_t *labels; /* (B), device memory */
+	struct shape shape; /* of one sample */
+	float *input;       /* (B, shape) */
+	int32_t *labels;    /* (B), device memory */
 	const float *logits;
 	float *dlogits;
 	bool train;            /* dropout on */
@@ -88,6 +90,44 @@ struct optim_args {
 	float grad_scale;   /* clipping */
 	float bias1, bias2; /* AdamW: 1 − β^t */
 	bool nesterov;
+	/* NULL, or what is added behind the update, rounded as by `add`: w += add_k·add. The host's
+	 * memory, a part of what was given to `stage`: anything else is ERR_INVALID, and nothing
+	 * is updated. The caller's again when the update has returned. */
+	const float *add;
+	float add_k;
+};
+
+/* What reserve found, in bytes. */
+struct device_room {
+	size_t wanted; /* in all */
+	size_t fixed;  /* of which so much for any batch, as far as prepare is concerned */
+	size_t left;   /* that the device has, where that is not enough */
+};
+
+/* How a copy for peers is rounded; the numbers are the wire's (net/convert.h). */
+enum copy_format { COPY_FP32, COPY_BF16 };
+
+/* A copy of n floats of device memory, and a sketch of the first n_sketch of them. */
+struct device_copy {
+	const float *x;
+	size_t n;
+	enum copy_format format;
+	void *to;      /* memory of host_alloc where there is one: n words, little-endian */
+	float *sketch; /* NULL: none is wanted; else room for its buckets (gossip/sketch.h) */
+	size_t n_sketch;
+	void (*done_cb)(void *arg, int rc);
+	void *arg;
+};
+
+/* A batch as bytes. All of it lies in memory of host_alloc. */
+struct augment_move;
+struct device_images {
+	struct shape shape;               /* (H, W, C) */
+	const uint8_t *pixels;            /* count × H × W × C */
+	const struct augment_move *moves; /* count of them; NULL: as they are */
+	const float *table;               /* 256: the value of each byte */
+	const int32_t *labels;
+	int64_t count;
 };
 
 struct backend {
@@ -96,6 +136,13 @@ struct backend {
 
 	int (*open)(struct device **out, const struct device_config *c, struct err *e);
 	void (*close)(struct device *d);
+
+	/* Optional: makes room at once for n pieces that alloc will be asked for, and for what
+	 * prepare will need for p (NULL: nothing), whose ops have no memory yet. ERR_NOMEM, and
+	 * nothing is taken: it does not fit. What is not reserved can be had all the same, piece by
+	 * piece. */
+	int (*reserve)(struct device *d, const struct program *p, const size_t *bytes, int n,
+	        struct device_room *r, struct err *e);
 
 	/* Zeroed, 64-byte aligned; NULL when there is no more. */
 	void *(*alloc)(struct device *d, size_t bytes);
@@ -121,10 +168,51 @@ struct backend {
 	int (*adamw)(struct device *d, float *w, float *m, float *v, const float *g, size_t n,
 	        const struct optim_args *a, struct err *e);
 
+	/* x += k·host, host being the host's memory and x the device's. Two roundings everywhere,
+	 * of k·host[i] to a float and of the sum, so that of two agents that move towards each
+	 * other by k times the same difference one adds exactly what the other takes away. */
+	int (*add)(struct device *d, float *x, const float *host, size_t n, float k, struct err *e);
+
 	/* Optional (NULL): choices made by timing, as text, so that a resumed run makes the same.
 	 * The text is "" where nothing was chosen; choose is called before prepare. */
 	const char *(*choices)(struct device *d);
 	int (*choose)(struct device *d, const char *choices, struct err *e);
+
+	/* Optional: loss only promises its result, which is in *r after this. */
+	int (*loss_wait)(struct device *d, struct err *e);
+
+	/* Optional, both or neither: memory of the host's that the device reads and writes by
+	 * itself while it computes. 64-byte aligned, not zeroed; NULL when there is no more. */
+	void *(*host_alloc)(struct device *d, size_t bytes);
+	void (*host_release)(struct device *d, void *p);
+
+	/* Optional: x as it is when the work so far is done, rounded, into the host's memory,
+	 * without waiting for it. *c may be gone after the call. done_cb is called once, from any
+	 * thread, with 0 or ERR_DEVICE, unless this call fails; ERR_BUSY means that download has to
+	 * do. */
+	int (*snapshot)(struct device *d, const struct device_copy *c, struct err *e);
+
+	/* Optional: begins to copy up what the next update will add, while the device computes. All
+	 * of it lies in memory of host_alloc, and is the caller's again when an update has added a
+	 * part of it, or when the next stage returns. One at a time: the next stage takes its
+	 * place, and what an update has added, or passed over, is not staged any more. ERR_BUSY
+	 * means that `add` has to do. */
+	int (*stage)(struct device *d, const float *host, size_t n, struct err *e);
+
+	/* Optional, both or neither, and only with host_alloc: input and labels of a program from a
+	 * batch of bytes, moved and converted as by augment_apply; rows behind its count stay as
+	 * they are. images_ahead only begins to copy one up, while the device computes; images
+	 * takes it from there, or copies it if it has not begun. A batch is known by its pixels'
+	 * address. It must stay as it is until the device is done with images, hence from
+	 * images_ahead on; only host_release ends that sooner. */
+	int (*images_ahead)(struct device *d, const struct device_images *b, struct err *e);
+	int (*images)(
+	        struct device *d, struct program *p, const struct device_images *b, struct err *e);
+
+	/* Optional: waits until all that was asked for is done, snapshots included, and returns the
+	 * device's first failure: upload and download cannot. What download gave after a failure
+	 * is zeros. */
+	int (*settle)(struct device *d, struct err *e);
 };
 
 /* spec: "auto", "cpu", "plain", "cuda" or "cuda:N". auto takes a GPU when there is one. why

@@ -7,8 +7,14 @@
 
 #include <stdint.h>
 
+#ifdef __CUDACC__ /* the same text for the GPU */
+#define DROPOUT_INLINE static inline __host__ __device__
+#else
+#define DROPOUT_INLINE static inline
+#endif
+
 /* The finaliser lowbias32 (C. Wellons), twice over a counter: cheap, and it vectorises. */
-static inline uint32_t dropout_scramble(uint32_t x)
+DROPOUT_INLINE uint32_t dropout_scramble(uint32_t x)
 {
 	x ^= x >> 16;
 	x *= 0x7feb352du;
@@ -18,13 +24,13 @@ static inline uint32_t dropout_scramble(uint32_t x)
 }
 
 /* Kept when below this share of 2^32. */
-static inline uint32_t dropout_hash(uint64_t seed, uint32_t element)
+DROPOUT_INLINE uint32_t dropout_hash(uint64_t seed, uint32_t element)
 {
 	return dropout_scramble(
 	        dropout_scramble(element ^ (uint32_t)seed) + (uint32_t)(seed >> 32));
 }
 
-static inline uint32_t dropout_keep_below(double p)
+DROPOUT_INLINE uint32_t dropout_keep_below(double p)
 {
 	return (uint32_t)((1 - p) * 4294967295.0);
 }

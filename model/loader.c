@@ -12,9 +12,15 @@
  * saved position gives the same bytes as one that never stopped. That rests on order and
  * augmentation being functions of (seed, epoch, place) alone.
  *
+ * For a device that makes images by itself a batch is bytes and moves, and the thread only gathers.
+ * The device reads the slots on its own while it computes. It is the consumer who knows that it is
+ * done with one: loader_next hands the last batch back to be filled again, and comes after the
+ * result of the step on that batch, which came after its images (net.h says more).
+ *
  * A mutex and two conditions are enough: they are touched once a batch, not once a sample. All
- * memory is taken in loader_new; after it nothing can fail. */
+ * memory is taken in loader_new, in one block; after it nothing can fail. */
 #include "model/augment.h"
+#include "model/device.h"
 
 #include <assert.h>
 #include <math.h>
@@ -26,18 +32,20 @@
 enum loader_stream { STREAM_ORDER = 11, STREAM_AUGMENT };
 
 struct slot {
-	struct batch batch; /* owned x and labels */
+	struct batch batch; /* its arrays are parts of the loader's memory */
 	struct loader_position after;
 	bool end; /* no batch: the data ended before it */
 };
 
 struct loader {
 	struct loader_config c;
-	float table[256];    /* the value of each byte */
-	size_t sample_count; /* floats in one sample */
+	void *memory;        /* owned: the table, and what the slots hold */
+	float *table;        /* 256: the value of each byte */
+	size_t sample_count; /* values in one sample */
 	struct slot *slots;  /* owned */
 	int n_slots;
 	bool augmented;
+	bool bytes; /* the device makes the images, and the memory is of its kind */
 
 	/* The producer's alone, while it fills. */
 	uint32_t *order; /* owned; with shuffle the order of order_epoch */
@@ -66,16 +74,25 @@ static void shuffle_epoch(struct loader *l, uint64_t epoch)
 	l->order_epoch = epoch;
 }
 
-static void fill_sample(struct loader *l, uint32_t sample, float *x)
+/* Into place k of a batch. */
+static void fill_sample(struct loader *l, uint32_t sample, struct batch *b, size_t k)
 {
 	const struct dataset *d = l->c.data;
+	const uint8_t *src = d->pixels + sample * l->sample_count;
 	struct augment_move move = {.zoom = 1};
 	if (l->augmented) {
 		struct rng r;
 		rng_seed(&r, rng_mix(l->c.seed, l->next.epoch, l->next.sample), STREAM_AUGMENT);
 		augment_draw(&l->c.augment, &r, &move);
 	}
-	augment_apply(&move, &d->shape, l->table, d->pixels + sample * l->sample_count, x);
+	b->labels[k] = d->labels[sample];
+	if (!l->bytes) {
+		augment_apply(&move, &d->shape, l->table, src, b->x + k * l->sample_count);
+		return;
+	}
+	memcpy(b->pixels + k * l->sample_count, src, l->sample_count);
+	if (l->augmented)
+		b->moves[k] = move;
 }
 
 /* Shuffled samples lie anywhere in memory; asked for one ahead, they arrive while another is
@@ -102,8 +119,7 @@ static void fill_slot(struct loader *l, struct slot *s)
 			shuffle_epoch(l, l->next.epoch);
 		uint32_t sample = order[l->next.sample];
 		prefetch_sample(l, order);
-		fill_sample(l, sample, b->x + (size_t)b->count * l->sample_count);
-		b->labels[b->count++] = l->c.data->labels[sample];
+		fill_sample(l, sample, b, (size_t)b->count++);
 		if (++l->next.sample == l->c.n_index) {
 			l->next = (struct loader_position){.epoch = l->next.epoch + 1};
 			l->ended = !l->c.shuffle;
@@ -185,6 +201,17 @@ const struct batch *loader_next(struct loader *l)
 	return &s->batch;
 }
 
+const struct batch *loader_peek(struct loader *l)
+{
+	const struct slot *s = &l->slots[l->taken % (uint64_t)l->n_slots];
+	if (!l->threaded)
+		return NULL;
+	pthread_mutex_lock(&l->mutex);
+	bool ready = l->made > l->taken && !s->end;
+	pthread_mutex_unlock(&l->mutex);
+	return ready ? &s->batch : NULL;
+}
+
 struct loader_position loader_position(const struct loader *l)
 {
 	return l->at;
@@ -233,20 +260,44 @@ static int check(const struct loader_config *c, struct loader_position at, struc
 	return augment_check(&c->augment, &c->data->shape, e);
 }
 
+/* The next part of the memory, and where it ends; nothing at NULL is only counted. */
+static void *part(const struct loader *l, size_t *at, size_t bytes)
+{
+	char *p = l->memory ? (char *)l->memory + *at : NULL;
+	*at += (bytes + 63) / 64 * 64;
+	return p;
+}
+
+/* Gives the table and every batch their parts; returns the bytes of all. */
+static size_t lay_out(struct loader *l)
+{
+	size_t at = 0, batch = (size_t)l->c.batch, values = batch * l->sample_count;
+	l->table = part(l, &at, 256 * sizeof *l->table);
+	for (int i = 0; i < l->n_slots; i++) {
+		struct batch *b = &l->slots[i].batch;
+		*b = (struct batch){.table = l->table, .shape = l->c.data->shape};
+		b->labels = part(l, &at, batch * sizeof *b->labels);
+		if (l->bytes)
+			b->pixels = part(l, &at, values);
+		else
+			b->x = part(l, &at, values * sizeof *b->x);
+		if (l->bytes && l->augmented)
+			b->moves = part(l, &at, batch * sizeof *b->moves);
+	}
+	return at;
+}
+
 static int allocate(struct loader *l)
 {
-	size_t batch = (size_t)l->c.batch, floats = batch * l->sample_count;
+	struct device *d = l->c.dev;
 	l->slots = calloc((size_t)l->n_slots, sizeof *l->slots);
 	if (!l->slots)
 		return ERR_NOMEM;
-	for (int i = 0; i < l->n_slots; i++) {
-		struct batch *b = &l->slots[i].batch;
-		/* A multiple of 64 bytes, as aligned_alloc asks. */
-		b->x = aligned_alloc(64, (floats * sizeof(float) + 63) / 64 * 64);
-		b->labels = malloc(batch * sizeof *b->labels);
-		if (!b->x || !b->labels)
-			return ERR_NOMEM;
-	}
+	size_t bytes = lay_out(l);
+	l->memory = l->bytes ? d->backend->host_alloc(d, bytes) : aligned_alloc(64, bytes);
+	if (!l->memory)
+		return ERR_NOMEM;
+	lay_out(l);
 	if (l->c.shuffle) {
 		l->order = malloc(l->c.n_index * sizeof *l->order);
 		if (!l->order)
@@ -267,6 +318,19 @@ static int start_thread(struct loader *l)
 	return rc;
 }
 
+static int no_memory(const struct loader *l, struct err *e)
+{
+	struct device *d = l->c.dev;
+	if (l->bytes && d->backend->settle) { /* it may be no lack of memory */
+		int rc = d->backend->settle(d, e);
+		if (rc)
+			return rc;
+	}
+	return err_set(e, ERR_NOMEM,
+	        "no memory for %d batches of %lld samples: use a smaller batch or read less ahead",
+	        l->n_slots, (long long)l->c.batch);
+}
+
 int loader_new(struct loader **out, const struct loader_config *c, struct loader_position at,
         struct err *e)
 {
@@ -282,18 +346,16 @@ int loader_new(struct loader **out, const struct loader_config *c, struct loader
 	l->sample_count = shape_count(&c->data->shape);
 	l->augmented = c->augment.flip || c->augment.shift || c->augment.scale > 0;
 	l->next = l->at = at;
-	for (int i = 0; i < 256; i++)
-		l->table[i] = (float)((i / 255.0 - c->mean) / c->std);
+	l->bytes = c->dev && c->dev->backend->images;
 	pthread_mutex_init(&l->mutex, NULL);
 	pthread_cond_init(&l->filled, NULL);
 	pthread_cond_init(&l->freed, NULL);
 	if (allocate(l)) {
-		rc = err_set(e, ERR_NOMEM,
-		        "no memory for %d batches of %lld samples: use a smaller batch or read "
-		        "less ahead",
-		        l->n_slots, (long long)c->batch);
+		rc = no_memory(l, e);
 		goto out;
 	}
+	for (int i = 0; i < 256; i++)
+		l->table[i] = (float)((i / 255.0 - c->mean) / c->std);
 	if (c->shuffle)
 		shuffle_epoch(l, at.epoch);
 	if (c->ahead && start_thread(l))
@@ -321,10 +383,10 @@ void loader_free(struct loader *l)
 	pthread_cond_destroy(&l->freed);
 	pthread_cond_destroy(&l->filled);
 	pthread_mutex_destroy(&l->mutex);
-	for (int i = 0; l->slots && i < l->n_slots; i++) {
-		free(l->slots[i].batch.labels);
-		free(l->slots[i].batch.x);
-	}
+	if (l->bytes)
+		l->c.dev->backend->host_release(l->c.dev, l->memory);
+	else
+		free(l->memory);
 	free(l->slots);
 	free(l->order);
 	free(l);

@@ -17,6 +17,7 @@
 
 #include "model/plan.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -276,20 +277,50 @@ static void *device_alloc(struct net *n, size_t bytes)
 	return n->dev->backend->alloc(n->dev, bytes);
 }
 
+/* Room for all pieces at once, where the device can; the first two are there for any batch. */
+static int reserve(struct net *n, const size_t *bytes, int n_bytes, struct err *e)
+{
+	const int64_t batch = n->program.batch;
+	struct device_room r;
+	if (!n->dev->backend->reserve)
+		return 0;
+	int rc = n->dev->backend->reserve(n->dev, &n->program, bytes, n_bytes, &r, e);
+	if (rc != ERR_NOMEM)
+		return rc;
+	const double fixed = (double)(bytes[0] + bytes[1] + r.fixed);
+	const int64_t fits =
+	        (int64_t)((double)batch * ((double)r.left - fixed) / ((double)r.wanted - fixed));
+	struct err why = *e;
+	if (fits < 1)
+		return err_set(
+		        e, rc, "%s, which is too little for any batch of this model", why.msg);
+	return err_set(e, rc, "%s, too little for batches of %lld; try about %lld", why.msg,
+	        (long long)batch, (long long)fits);
+}
+
 static int take_memory(struct net *n, size_t arena_bytes, struct err *e)
 {
 	size_t batch = (size_t)n->program.batch, flat = n->arch->n_total * sizeof(float);
+	const size_t bytes[] = {flat, flat, shape_count(&n->arch->input) * batch * sizeof(float),
+	        batch * sizeof(int32_t), arena_bytes};
+	int failed = reserve(n, bytes, 5, e);
+	if (failed)
+		return failed;
 	n->activation_bytes = arena_bytes;
-	n->params = device_alloc(n, flat);
-	n->grads = device_alloc(n, flat);
-	n->input = device_alloc(n, shape_count(&n->arch->input) * batch * sizeof(float));
-	n->labels = device_alloc(n, batch * sizeof(int32_t));
-	n->arena = device_alloc(n, arena_bytes);
-	if (!n->params || !n->grads || !n->input || !n->labels || !n->arena)
+	n->params = device_alloc(n, bytes[0]);
+	n->grads = device_alloc(n, bytes[1]);
+	n->input = device_alloc(n, bytes[2]);
+	n->labels = device_alloc(n, bytes[3]);
+	n->arena = device_alloc(n, bytes[4]);
+	if (!n->params || !n->grads || !n->input || !n->labels || !n->arena) {
+		int rc = net_check(n, e); /* it may be no lack of memory */
+		if (rc)
+			return rc;
 		return err_set(e, ERR_NOMEM,
 		        "no memory for the model: %zu MB of parameters and gradients, %zu MB of "
 		        "activations at batch %zu; try a smaller batch",
 		        2 * flat >> 20, arena_bytes >> 20, batch);
+	}
 	n->program.input = n->input;
 	n->program.labels = n->labels;
 	return 0;
@@ -310,6 +341,7 @@ int net_new(struct net **out, const struct arch *a, struct device *d, int64_t ba
 	n->dev = d;
 	n->program.batch = batch;
 	n->program.classes = a->classes;
+	n->program.shape = a->input;
 	if (builder_init(&b, a, n) != 0) {
 		err_set(e, rc, "no memory to plan %d layers", a->n_nodes);
 		goto out;
@@ -378,6 +410,12 @@ void net_get_params(struct net *n, float *values)
 	n->dev->backend->download(n->dev, values, n->params, n->arch->n_total * sizeof(float));
 }
 
+int net_check(struct net *n, struct err *e)
+{
+	const struct backend *k = n->dev->backend;
+	return k->settle ? k->settle(n->dev, e) : 0;
+}
+
 void net_logits(struct net *n, float *out)
 {
 	size_t count = (size_t)(n->program.batch * n->program.classes);
@@ -391,30 +429,90 @@ static void load(struct net *n, const float *x, const int32_t *labels, int64_t c
 	n->dev->backend->upload(n->dev, n->labels, labels, c * sizeof *labels);
 }
 
-int net_train(struct net *n, const float *x, const int32_t *labels, bool accumulate, float scale,
-        uint64_t dropout_seed, struct loss_result *r, struct err *e)
+static struct device_images images_of(const struct batch *b)
+{
+	return (struct device_images){.shape = b->shape,
+	        .pixels = b->pixels,
+	        .moves = b->moves,
+	        .table = b->table,
+	        .labels = b->labels,
+	        .count = b->count};
+}
+
+static int load_batch(struct net *n, const struct batch *b, struct err *e)
+{
+	assert(b->count <= n->program.batch && shape_equal(&b->shape, &n->arch->input));
+	if (b->x) {
+		load(n, b->x, b->labels, b->count);
+		return 0;
+	}
+	const struct device_images images = images_of(b);
+	return n->dev->backend->images(n->dev, &n->program, &images, e);
+}
+
+static int train_loaded(struct net *n, bool accumulate, float scale, uint64_t dropout_seed,
+        struct loss_result *r, struct err *e)
 {
 	const struct backend *k = n->dev->backend;
 	struct program *p = &n->program;
 	p->train = true;
 	p->accumulate = accumulate;
 	p->dropout_seed = dropout_seed;
-	load(n, x, labels, p->batch);
 	int rc = k->forward(n->dev, p, e);
 	if (rc == 0)
 		rc = k->loss(n->dev, p, p->batch, scale, r, e);
-	if (rc == 0)
-		rc = k->backward(n->dev, p, e);
-	return rc;
+	return rc ? rc : k->backward(n->dev, p, e);
+}
+
+static int eval_loaded(struct net *n, int64_t count, struct loss_result *r, struct err *e)
+{
+	const struct backend *k = n->dev->backend;
+	struct program *p = &n->program;
+	p->train = false;
+	int rc = k->forward(n->dev, p, e);
+	return rc ? rc : k->loss(n->dev, p, count, 0, r, e);
+}
+
+int net_wait(struct net *n, struct err *e)
+{
+	const struct backend *k = n->dev->backend;
+	return k->loss_wait ? k->loss_wait(n->dev, e) : 0;
+}
+
+int net_train(struct net *n, const float *x, const int32_t *labels, bool accumulate, float scale,
+        uint64_t dropout_seed, struct loss_result *r, struct err *e)
+{
+	load(n, x, labels, n->program.batch);
+	int rc = train_loaded(n, accumulate, scale, dropout_seed, r, e);
+	return rc ? rc : net_wait(n, e);
 }
 
 int net_eval(struct net *n, const float *x, const int32_t *labels, int64_t count,
         struct loss_result *r, struct err *e)
 {
-	const struct backend *k = n->dev->backend;
-	struct program *p = &n->program;
-	p->train = false;
 	load(n, x, labels, count);
-	int rc = k->forward(n->dev, p, e);
-	return rc ? rc : k->loss(n->dev, p, count, 0, r, e);
+	int rc = eval_loaded(n, count, r, e);
+	return rc ? rc : net_wait(n, e);
+}
+
+int net_train_begin(struct net *n, const struct batch *b, bool accumulate, float scale,
+        uint64_t dropout_seed, struct loss_result *r, struct err *e)
+{
+	assert(b->count == n->program.batch);
+	int rc = load_batch(n, b, e);
+	return rc ? rc : train_loaded(n, accumulate, scale, dropout_seed, r, e);
+}
+
+int net_eval_begin(struct net *n, const struct batch *b, struct loss_result *r, struct err *e)
+{
+	int rc = load_batch(n, b, e);
+	return rc ? rc : eval_loaded(n, b->count, r, e);
+}
+
+int net_ahead(struct net *n, const struct batch *next, struct err *e)
+{
+	if (!next || next->x)
+		return 0;
+	const struct device_images images = images_of(next);
+	return n->dev->backend->images_ahead(n->dev, &images, e);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The optimisers, as PyTorch defines them: SGD (momentum, Nesterov; decay added to the gradient)
  * and AdamW (decay decoupled). One call per range of the flat vector: weights with decay, then
- * biases and norms without. */
+ * biases and norms without; and where a peer's difference is added behind the update, one for each
+ * of its groups. */
 #include "model/optim.h"
 
 #include <math.h>
@@ -28,13 +29,24 @@ int optim_init(struct optim *o, const struct optim_config *c, struct net *n, str
 	memset(o, 0, sizeof *o);
 	o->config = *c;
 	o->net = n;
+	if (k->reserve) {
+		struct device_room r;
+		int rc = k->reserve(n->dev, NULL, (const size_t[]){bytes, bytes},
+		        c->kind == OPTIM_ADAMW ? 2 : 1, &r, e);
+		if (rc == ERR_NOMEM)
+			err_prefix(e, "no room for the optimiser's state, try a smaller batch");
+		if (rc)
+			return rc;
+	}
 	o->m = k->alloc(n->dev, bytes);
 	if (c->kind == OPTIM_ADAMW)
 		o->v = k->alloc(n->dev, bytes);
 	if (!o->m || (c->kind == OPTIM_ADAMW && !o->v)) {
+		int rc = net_check(n, e);
 		optim_close(o);
-		return err_set(
-		        e, ERR_NOMEM, "no memory for the optimiser's state, %zu MB", bytes >> 20);
+		return rc ? rc
+		          : err_set(e, ERR_NOMEM, "no memory for the optimiser's state, %zu MB",
+		                    bytes >> 20);
 	}
 	return 0;
 }
@@ -62,6 +74,55 @@ static int update(
 	return k->sgd(n->dev, n->params + from, o->m + from, n->grads + from, to - from, a, e);
 }
 
+/* Where the group that m has come to ends, and its factor. */
+static size_t next_group(const struct optim_merge *m, size_t n_total, float *k)
+{
+	*k = m->n > 0 ? m->k[0] : 0;
+	for (int g = 0; g < m->n; g++) {
+		if (m->at < m->end[g]) {
+			*k = m->k[g];
+			return m->end[g];
+		}
+		*k = m->k[g] < *k ? m->k[g] : *k;
+	}
+	return n_total;
+}
+
+/* As update, and adds what the merge has for that range. */
+static int update_merge(
+        struct optim *o, size_t from, size_t to, struct optim_args *a, struct err *e)
+{
+	struct optim_merge *m = &o->merge;
+	if (!m->difference)
+		return update(o, from, to, a, e);
+	while (m->at < to) {
+		size_t at = m->at, end = next_group(m, o->net->arch->n_total, &a->add_k);
+		end = end < to ? end : to;
+		a->add = m->difference + at;
+		int rc = update(o, at, end, a, e);
+		if (rc)
+			return rc;
+		m->at = end;
+	}
+	return 0;
+}
+
+int optim_add(struct optim *o, struct err *e)
+{
+	struct net *n = o->net;
+	struct optim_merge *m = &o->merge;
+	int rc = 0;
+	while (!rc && m->difference && m->at < n->arch->n_total) {
+		float k;
+		size_t at = m->at, end = next_group(m, n->arch->n_total, &k);
+		rc = n->dev->backend->add(
+		        n->dev, n->params + at, m->difference + at, end - at, k, e);
+		m->at = end;
+	}
+	*m = (struct optim_merge){0};
+	return rc;
+}
+
 int optim_step(struct optim *o, double lr, double *norm, struct err *e)
 {
 	struct net *n = o->net;
@@ -87,8 +148,8 @@ int optim_step(struct optim *o, double lr, double *norm, struct err *e)
 	        .bias2 = (float)(1 - pow(c->beta2, (double)o->steps)),
 	        .grad_scale = c->clip > 0 && *norm > c->clip ? (float)(c->clip / *norm) : 1,
 	};
-	if ((rc = update(o, 0, a->n_decay, &args, e)) != 0)
+	if ((rc = update_merge(o, 0, a->n_decay, &args, e)) != 0)
 		return rc;
 	args.weight_decay = 0;
-	return update(o, a->n_decay, a->n_train, &args, e);
+	return update_merge(o, a->n_decay, a->n_train, &args, e);
 }

@@ -2,6 +2,7 @@
 /* The plain backend: one thread, no library, each op written as its definition. It is slow and is
  * what the fast backends are compared with; tools that watch memory and threads run on it too. */
 #include "agent/base/rng.h"
+#include "model/contract.h"
 #include "model/device.h"
 #include "model/dropout.h"
 
@@ -410,6 +411,16 @@ static int plain_adamw(struct device *dev, float *w, float *m, float *v, const f
 	return 0;
 }
 
+UNCONTRACTED static int plain_add(
+        struct device *dev, float *x, const float *host, size_t n, float k, struct err *e)
+{
+	UNCONTRACTED_BODY
+	(void)dev, (void)e;
+	for (size_t i = 0; i < n; i++)
+		x[i] += k * host[i];
+	return 0;
+}
+
 const struct backend backend_plain = {
         .abi = BACKEND_ABI,
         .name = "plain",
@@ -427,4 +438,5 @@ const struct backend backend_plain = {
         .sum_squares = plain_sum_squares,
         .sgd = plain_sgd,
         .adamw = plain_adamw,
+        .add = plain_add,
 };

@@ -19,6 +19,7 @@
  * that the kernel does not go on sending to a peer that is not there. */
 #include "net/bulk.h"
 
+#include "gossip/exchange.h"
 #include "net/bulk_stream.h"
 
 #include <errno.h>
@@ -31,6 +32,8 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+_Static_assert(BULK_GROUPS_MAX >= EXCHANGE_GROUPS_MAX, "an exchange's groups must fit");
 
 struct bulk {
 	struct bulk_plan plan;
@@ -176,10 +179,9 @@ static void on_wake(uv_async_t *h)
 	if (atomic_load(&b->failed)) {
 		r.err = b->err;
 	} else {
-		r.words = b->plan.count;
-		r.distance2 = b->in.sums.distance2;
-		r.largest = convert_largest(&b->in.sums);
+		bulk_in_measure(&b->in, r.group_distance2, &r.distance2, &r.largest);
 	}
+	r.words = b->in.next;
 	bulk_out_close(&b->out);
 	bulk_in_close(&b->in);
 	uv_close((uv_handle_t *)&b->wake, closed);
@@ -203,7 +205,8 @@ struct bulk_progress bulk_progress(const struct bulk *b)
 	return (struct bulk_progress){
 	        .sent = atomic_load(&b->sent),
 	        .received = atomic_load(&b->received),
-	        .total = bulk_wire_bytes(&b->plan),
+	        .send_total = bulk_wire_bytes(&b->plan, b->plan.send_count),
+	        .receive_total = bulk_wire_bytes(&b->plan, b->plan.receive_count),
 	};
 }
 
@@ -259,11 +262,15 @@ int bulk_start(struct bulk **out, const struct bulk_config *c, struct err *e)
 	b->plan = (struct bulk_plan){
 	        .aead = c->aead,
 	        .format = c->format,
-	        .count = c->count,
 	        .chunk_bytes = c->chunk_bytes ? c->chunk_bytes : BULK_CHUNK_BYTES,
 	        .send = c->send,
+	        .send_count = c->send_count,
 	        .staging = c->staging,
+	        .receive_count = c->receive_count,
+	        .ours = c->ours,
 	        .difference = c->difference,
+	        .n_groups = c->n_groups,
+	        .group_end = c->group_end,
 	};
 	rc = prepare_socket(b->fd, e);
 	if (rc)

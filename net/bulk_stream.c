@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The idea: both sides know the whole row of frames before the first byte, so the receiver never
- * asks the wire what comes next, it only compares. Going out, a chunk is rounded (bf16) or not
- * (fp32) and sealed into one buffer. Coming in, a chunk is read into one buffer, opened where it
+ * asks the wire what comes next, it only compares. Going out, a chunk is sealed from where it lies,
+ * already rounded, into one buffer. Coming in, a chunk is read into one buffer, opened where it
  * lies and, while it is in the cache, converted into staging, checked and compared (net/convert.h).
  *
  * A frame's header is compared with the one that must come as soon as its four bytes are there; it
  * is not authentic yet, but another one can only be an error. Then the tag decides. What can fail
  * ends the direction for good: a frame of another length or type, one that does not open, a
- * parameter or a difference that is not a finite number. Staging has been written to by then, and
- * is unusable: only bulk_in_fed's 1 says otherwise. */
+ * parameter or a difference that is not a finite number. Staging has been written to by then: what
+ * lies before in->next is good, the rest is worth nothing. */
 #include "net/bulk_stream.h"
 
 #include <assert.h>
@@ -27,21 +27,27 @@ static uint8_t *frame_buffer(size_t bytes)
 static void check_plan(const struct bulk_plan *p)
 {
 	assert(p->chunk_bytes > 0 && p->chunk_bytes % 4 == 0 && p->chunk_bytes <= FRAME_CHUNK_MAX);
-	assert((unsigned)p->format < CONVERT_FORMATS && p->count > 0 && p->send && p->staging);
+	assert((unsigned)p->format < CONVERT_FORMATS);
+	assert((p->send || p->send_count == 0) && (p->staging || p->receive_count == 0));
+	assert(p->ours || !p->difference || p->receive_count == 0);
+	assert(p->n_groups >= 0 && p->n_groups <= BULK_GROUPS_MAX);
+	for (int g = 0; g < p->n_groups; g++)
+		assert(p->group_end[g] <= p->receive_count &&
+		        (g == 0 || p->group_end[g - 1] <= p->group_end[g]));
 }
 
-/* Of the frame that begins with parameter `next`. */
-static size_t chunk_count(const struct bulk_plan *p, size_t next)
+/* Of a frame, when so many parameters are left. */
+static size_t chunk_count(const struct bulk_plan *p, size_t left)
 {
 	size_t most = p->chunk_bytes / convert_word(p->format);
-	return p->count - next < most ? p->count - next : most;
+	return left < most ? left : most;
 }
 
-uint64_t bulk_wire_bytes(const struct bulk_plan *p)
+uint64_t bulk_wire_bytes(const struct bulk_plan *p, size_t count)
 {
 	uint64_t most = p->chunk_bytes / convert_word(p->format);
-	uint64_t frames = (p->count + most - 1) / most + 1;
-	return (uint64_t)p->count * convert_word(p->format) +
+	uint64_t frames = (count + most - 1) / most + 1;
+	return (uint64_t)count * convert_word(p->format) +
 	       frames * (FRAME_HEADER_BYTES + p->aead->tag_bytes);
 }
 
@@ -51,7 +57,7 @@ int bulk_out_init(
         struct bulk_out *o, const struct bulk_plan *p, const uint8_t secret[FRAME_SECRET_BYTES])
 {
 	check_plan(p);
-	*o = (struct bulk_out){.plan = *p, .convert = convert_best()};
+	*o = (struct bulk_out){.plan = *p};
 	o->buf = frame_buffer(p->chunk_bytes + FRAME_OVERHEAD_MAX);
 	if (!o->buf)
 		return ERR_NOMEM;
@@ -71,21 +77,15 @@ void bulk_out_close(struct bulk_out *o)
 int bulk_out_next(struct bulk_out *o, const uint8_t **bytes, size_t *len, struct err *e)
 {
 	const struct bulk_plan *p = &o->plan;
-	size_t n = chunk_count(p, o->next);
-	const uint8_t *payload = (const uint8_t *)(p->send + o->next);
+	size_t n = chunk_count(p, p->send_count - o->next), word = convert_word(p->format);
 	int rc;
 	*bytes = o->buf;
 	*len = 0;
 	if (o->ended)
 		return 0;
-	if (n > 0 && p->format != CONVERT_FP32) {
-		uint8_t *rounded = o->buf + FRAME_HEADER_BYTES;
-		o->convert->pack(p->format, rounded, p->send + o->next, n);
-		payload = rounded;
-	}
 	if (n > 0)
-		rc = frame_seal(
-		        &o->writer, FRAME_CHUNK, payload, n * convert_word(p->format), o->buf, len);
+		rc = frame_seal(&o->writer, FRAME_CHUNK, (const uint8_t *)p->send + o->next * word,
+		        n * word, o->buf, len);
 	else
 		rc = frame_seal(&o->writer, FRAME_END, NULL, 0, o->buf, len);
 	if (rc)
@@ -122,7 +122,8 @@ void bulk_in_close(struct bulk_in *in)
 /* Of the frame that must come next. */
 static size_t payload_bytes(const struct bulk_in *in)
 {
-	return chunk_count(&in->plan, in->next) * convert_word(in->plan.format);
+	const struct bulk_plan *p = &in->plan;
+	return chunk_count(p, p->receive_count - in->next) * convert_word(p->format);
 }
 
 uint8_t *bulk_in_room(struct bulk_in *in, size_t *len)
@@ -149,21 +150,41 @@ static int check_header(const struct bulk_in *in, struct err *e)
 	return 0;
 }
 
+/* Parameters at … stop − 1, which are of one group. */
+static int take_run(struct bulk_in *in, const uint8_t *words, size_t at, size_t stop, struct err *e)
+{
+	const struct bulk_plan *p = &in->plan;
+	struct convert_sums *sums = &in->sums[in->group];
+	const uint8_t *ours = p->ours;
+	if (ours)
+		ours += at * convert_word(p->format);
+	in->convert->take(p->format, p->staging + at, words, ours, stop - at, p->difference, sums);
+	if (!convert_finite(sums))
+		return err_set(e, ERR_NONFINITE,
+		        "parameters %zu to %zu of the peer hold a NaN or an infinity", at,
+		        stop - 1);
+	if (!isfinite(sums->distance2))
+		return err_set(e, ERR_NONFINITE,
+		        "parameters %zu to %zu differ from ours by no finite number", at, stop - 1);
+	return 0;
+}
+
 static int take_chunk(struct bulk_in *in, const uint8_t *payload, struct err *e)
 {
 	const struct bulk_plan *p = &in->plan;
-	size_t n = chunk_count(p, in->next);
-	in->convert->take(p->format, p->staging + in->next, payload, p->send + in->next, n,
-	        p->difference, &in->sums);
-	if (!convert_finite(&in->sums))
-		return err_set(e, ERR_NONFINITE,
-		        "parameters %zu to %zu of the peer hold a NaN or an infinity", in->next,
-		        in->next + n - 1);
-	if (!isfinite(in->sums.distance2))
-		return err_set(e, ERR_NONFINITE,
-		        "parameters %zu to %zu differ from ours by no finite number", in->next,
-		        in->next + n - 1);
-	in->next += n;
+	size_t end = in->next + chunk_count(p, p->receive_count - in->next), stop;
+	for (size_t at = in->next; at < end; at = stop) {
+		while (in->group < p->n_groups && p->group_end[in->group] <= at)
+			in->group++;
+		stop = end;
+		if (in->group < p->n_groups && p->group_end[in->group] < end)
+			stop = p->group_end[in->group];
+		const uint8_t *words = payload + (at - in->next) * convert_word(p->format);
+		int rc = take_run(in, words, at, stop, e);
+		if (rc)
+			return rc;
+	}
+	in->next = end;
 	return 0;
 }
 
@@ -196,4 +217,18 @@ int bulk_in_fed(struct bulk_in *in, size_t len, struct err *e)
 	if (rc < 0)
 		in->code = rc;
 	return rc;
+}
+
+void bulk_in_measure(
+        const struct bulk_in *in, double *group_distance2, double *distance2, float *largest)
+{
+	int n = in->plan.n_groups;
+	*distance2 = n == 0 ? in->sums[0].distance2 : 0;
+	*largest = convert_largest(&in->sums[n]);
+	for (int g = 0; g < n; g++) {
+		float l = convert_largest(&in->sums[g]);
+		group_distance2[g] = in->sums[g].distance2;
+		*distance2 += in->sums[g].distance2;
+		*largest = l > *largest ? l : *largest;
+	}
 }

@@ -5,34 +5,44 @@
  *     CHUNK ┬ CHUNK ┬ … ┬ the rest ┬ END
  *
  * with every CHUNK of exactly chunk_bytes, and that many parameters in all as both sides know
- * beforehand: nothing on the wire says how much there is. A direction belongs to one thread at a
- * time. */
+ * beforehand: nothing on the wire says how much there is. The two directions need not be of the
+ * same length, and one of none is END alone. A direction belongs to one thread at a time.
+ *
+ * What comes in is measured by groups, runs of parameters that end where group_end says; each group
+ * has a distance of its own, and what is behind the last one is checked but measured in none:
+ *
+ *     0          end[0]       end[1]  …  end[n_groups − 1]  receive_count
+ *     ├─ group 0 ──┼─ group 1 ──┤     …         ├── in no group ──┤        */
 #ifndef DUNLIN_NET_BULK_STREAM_H
 #define DUNLIN_NET_BULK_STREAM_H
 
 #include "agent/base/err.h"
 #include "net/convert.h"
 #include "net/frame.h"
+#include "net/limits.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* What travels, the same on both sides. */
+/* What travels: the peer's send_count is our receive_count, the other way round alike, and aead,
+ * format and chunk_bytes are the same on both sides. */
 struct bulk_plan {
 	const struct aead *aead; /* borrowed, static */
 	enum convert_format format;
-	size_t count;       /* parameters, of each side */
-	size_t chunk_bytes; /* of parameters in one frame: a multiple of 4, at most FRAME_CHUNK_MAX
-	                     */
-	const float *send;  /* borrowed: count of ours, which nobody changes meanwhile */
-	float *staging;     /* borrowed: count; unusable unless the end is reached */
-	bool difference;    /* staging gets y − Q(send) instead of y */
+	size_t chunk_bytes; /* of parameters in one frame: a multiple of 4, to FRAME_CHUNK_MAX */
+	const void *send;   /* borrowed: send_count words of ours, which nobody changes meanwhile */
+	size_t send_count;  /* 0: END alone; send may be NULL */
+	float *staging;     /* borrowed: receive_count */
+	size_t receive_count;
+	const void *ours; /* borrowed: receive_count words to compare with; NULL: nothing is */
+	bool difference;  /* staging gets y − ours instead of y */
+	int n_groups;     /* at most BULK_GROUPS_MAX; 0: all parameters are measured together */
+	const size_t *group_end; /* borrowed: n_groups, ascending, at most receive_count */
 };
 
 struct bulk_out {
 	struct bulk_plan plan;
-	const struct convert *convert;
 	struct frame_writer writer;
 	uint8_t *buf; /* owned: one frame */
 	size_t next;  /* the first parameter that is not sealed */
@@ -51,9 +61,11 @@ struct bulk_in {
 	struct bulk_plan plan;
 	const struct convert *convert;
 	struct frame_reader reader;
-	struct convert_sums sums;
+	int group; /* of the next parameter; n_groups: behind the last */
+	struct convert_sums sums[BULK_GROUPS_MAX + 1];
 	uint8_t *buf; /* owned: one frame */
-	size_t next;  /* the first parameter that has not come */
+	size_t next;  /* the first parameter that has not come: those before it are whole,
+	               * authentic and finite in staging, whatever happens */
 	size_t have;  /* bytes of the next frame that have come */
 	bool ended;
 	int code; /* 0, or why it is dead */
@@ -72,7 +84,12 @@ uint8_t *bulk_in_room(struct bulk_in *in, size_t *len);
  * sealed by the peer; ERR_NONFINITE. */
 int bulk_in_fed(struct bulk_in *in, size_t len, struct err *e) MUST_CHECK;
 
-/* The bytes of one direction, sealed and framed. */
-uint64_t bulk_wire_bytes(const struct bulk_plan *p);
+/* Of what has come so far: Σ (y − ours)² by group (n_groups of them) and in all groups, and the
+ * largest |y| of all. */
+void bulk_in_measure(
+        const struct bulk_in *in, double *group_distance2, double *distance2, float *largest);
+
+/* The bytes of a direction of count parameters, sealed and framed. */
+uint64_t bulk_wire_bytes(const struct bulk_plan *p, size_t count);
 
 #endif

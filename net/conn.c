@@ -140,7 +140,7 @@ static bool put_frame(struct conn *c, enum frame_type type, const uint8_t *bytes
 	return put(c, w);
 }
 
-bool conn__send(struct conn *c, const uint8_t *bytes, size_t len)
+bool conn__send(struct conn *c, const struct peer_id *to, const uint8_t *bytes, size_t len)
 {
 	if (c->state == CONN_UP) {
 		if (uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp) + len > QUEUE_BYTES_MAX)
@@ -153,6 +153,8 @@ bool conn__send(struct conn *c, const uint8_t *bytes, size_t len)
 	if (!p)
 		return false;
 	p->next = NULL;
+	p->addressed = to;
+	p->to = to ? *to : (struct peer_id){0};
 	p->len = len;
 	memcpy(p->bytes, bytes, len);
 	*(c->last ? &c->last->next : &c->first) = p;
@@ -167,7 +169,10 @@ void conn__flush(struct conn *c)
 		struct pending *p = c->first;
 		c->first = p->next;
 		c->n_pending--;
-		put_frame(c, FRAME_MESSAGE, p->bytes, p->len);
+		if (!p->addressed || peer_id_equal(&p->to, &c->id))
+			put_frame(c, FRAME_MESSAGE, p->bytes, p->len);
+		else
+			c->t->counters.messages_dropped++;
 		free(p);
 	}
 	if (!c->first)
@@ -238,9 +243,9 @@ void conn__hand_out(struct conn *c, const struct peer_id *id, const struct frame
 	const struct transport_callbacks *cb = &c->t->config.callbacks;
 	if (uv_fileno((uv_handle_t *)&c->tcp, &fd) == 0)
 		mine = dup(fd);
-	c->handed_out = mine >= 0;
+	c->handed_out = true;
 	if (cb->bulk_cb && !c->t->closing)
-		cb->bulk_cb(cb->arg, id, mine, c->initiator, keys, aead);
+		cb->bulk_cb(cb->arg, id, c->bulk_exchange, mine, c->initiator, keys, aead);
 	else if (mine >= 0)
 		close(mine);
 	conn__close(c);
@@ -356,6 +361,7 @@ static void on_connected(uv_connect_t *req, int status)
 		struct wire_message m = {.kind = WIRE_BULK_OPEN};
 		size_t len;
 		memcpy(m.token, c->bulk.token, sizeof m.token);
+		m.bulk_exchange = c->bulk_exchange;
 		if (wire_encode(&m, bytes, sizeof bytes, &len) != 0 ||
 		        !conn__put_opening(c, OPENING_BULK, bytes, len))
 			conn__close(c);
@@ -400,13 +406,14 @@ struct conn *conn__dial(struct transport *t, const struct peer_addr *a, const st
 	return c;
 }
 
-struct conn *conn__dial_bulk(struct transport *t, struct conn *control)
+struct conn *conn__dial_bulk(struct transport *t, struct conn *control, uint64_t exchange)
 {
 	const struct peer_addr *a = control->initiator ? &control->remote : &control->advertised;
 	struct conn *c = dial(t, a, CONN_BULK);
 	if (!c)
 		return NULL;
 	c->id = control->id;
+	c->bulk_exchange = exchange;
 	c->aead = control->aead;
 	frame_bulk(&c->bulk, control->exporter, control->bulk_ours);
 	control->bulk_ours += 2;
@@ -420,7 +427,7 @@ static void ping(struct conn *c, uint64_t now_ms)
 	size_t len;
 	c->pinged_ms = now_ms;
 	if (wire_encode(&m, bytes, sizeof bytes, &len) == 0)
-		conn__send(c, bytes, len);
+		conn__send(c, NULL, bytes, len);
 }
 
 void conn__tick(struct conn *c, uint64_t now_ms)

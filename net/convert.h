@@ -2,12 +2,12 @@
 /* Parameters as they travel, and the arithmetic of an exchange over them. Loops over a range that
  * the caller chose; none allocates, waits or fails. Any thread.
  *
- *     we send      s ──pack──► wire                           Q(s), what the peer reads of us
- *     we receive   wire ──take──► staging = y or y − Q(s)     and: is it finite, how far away
- *     we apply     x += k·(y − Q(s))                          merge, or add of the difference
+ *     a snapshot   x ──pack──► wire                           Q(x), what the peer reads of us
+ *     we receive   wire ──take──► staging = y or y − Q(x)     and: is it finite, how far away
+ *     we apply     x += k·(y − Q(x))                          add of the difference
  *
  * Both sides move by the same difference with opposite signs, so the mean of the pair stays: that
- * is why our own snapshot s is rounded to the wire's format, too, before it is compared. */
+ * is why what comes is compared with our own snapshot as it travels. */
 #ifndef DUNLIN_NET_CONVERT_H
 #define DUNLIN_NET_CONVERT_H
 
@@ -29,12 +29,12 @@ static inline size_t convert_word(enum convert_format f)
 
 /* What is known of the parameters taken so far. Begin with zeros. */
 struct convert_sums {
-	double distance2; /* Σ (y − Q(s))²; not finite if a difference is not */
+	double distance2; /* Σ (y − ours)²; not finite if a difference is not */
 	uint32_t top;     /* the largest |y|, as bits */
 };
 
 /* One set of loops; which is best depends on the processor. n parameters each, nothing overlaps but
- * x with itself. wire needs no alignment. */
+ * x with itself. Words, wire and ours, need no alignment. */
 struct convert {
 	const char *name; /* "base", "v3", "v4" */
 
@@ -42,12 +42,12 @@ struct convert {
 	 * number becomes an infinity. */
 	void (*pack)(enum convert_format f, uint8_t *wire, const float *s, size_t n);
 
-	/* out = y, or y − Q(s) if difference is set; adds to *sums. */
-	void (*take)(enum convert_format f, float *out, const uint8_t *wire, const float *s,
+	/* out = y, or y − ours if difference is set; adds to *sums. ours are words of the same
+	 * format, and may be NULL without difference: then nothing is compared, and distance2 stays
+	 * as it is. */
+	void (*take)(enum convert_format f, float *out, const uint8_t *wire, const uint8_t *ours,
 	        size_t n, bool difference, struct convert_sums *sums);
 
-	void (*merge)(
-	        enum convert_format f, float *x, const float *y, const float *s, float k, size_t n);
 	void (*add)(float *x, const float *difference, float k, size_t n);
 };
 

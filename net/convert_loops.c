@@ -5,9 +5,9 @@
  *
  * A received chunk is looked at once while it is in the cache: converted, its largest magnitude
  * found (an unsigned maximum of the bits without the sign, which is at the same time the check for
- * NaN and infinities: their exponent makes them larger than any number), subtracted from our
- * snapshot and the squares summed. Differences are single precision, since those are what will be
- * added; squares are doubles, which cannot overflow however many there are.
+ * NaN and infinities: their exponent makes them larger than any number), our
+ * snapshot subtracted and the squares summed. Differences are single precision, since those are
+ * what will be added; squares are doubles, which cannot overflow however many there are.
  *
  * KERNELS_SUFFIX names the table that this compilation defines. */
 #include "net/convert.h"
@@ -51,12 +51,6 @@ ALWAYS uint32_t round_bf16(float x)
 	return (rounded & ~nan) | ((u | QUIET) & nan);
 }
 
-/* Q(s): what the peer reads of us. */
-ALWAYS float quantised(enum convert_format f, float s)
-{
-	return f == CONVERT_BF16 ? float_of(round_bf16(s) & 0xffff0000u) : s;
-}
-
 ALWAYS uint32_t word(enum convert_format f, const uint8_t *wire, size_t i)
 {
 	if (f == CONVERT_BF16) {
@@ -70,7 +64,7 @@ ALWAYS uint32_t word(enum convert_format f, const uint8_t *wire, size_t i)
 }
 
 /* The bytes need not be ours: a prefetch reads nothing. */
-ALWAYS void prefetch(const float *p, bool to_write)
+ALWAYS void prefetch(const void *p, bool to_write)
 {
 	const void *next = (const void *)((uintptr_t)p + PAGE_BYTES);
 	if (to_write)
@@ -106,10 +100,10 @@ static void pack(enum convert_format f, uint8_t *restrict wire, const float *res
 		put_bf16(wire, i, s[i]);
 }
 
-/* f and difference are constants where this is used. A row of short loops over the lanes: the
- * compiler makes each a few instructions, where it gives up on all of them in one. */
-ALWAYS void take_all(enum convert_format f, bool difference, float *restrict out,
-        const uint8_t *restrict wire, const float *restrict s, size_t n,
+/* f, compare and difference are constants where this is used. A row of short loops over the lanes:
+ * the compiler makes each a few instructions, where it gives up on all of them in one. */
+ALWAYS void take_all(enum convert_format f, bool compare, bool difference, float *restrict out,
+        const uint8_t *restrict wire, const uint8_t *restrict ours, size_t n,
         struct convert_sums *restrict sums)
 {
 	double sum[LANES] = {0};
@@ -117,23 +111,24 @@ ALWAYS void take_all(enum convert_format f, bool difference, float *restrict out
 	size_t whole = n - n % LANES;
 	for (size_t i = 0; i < whole; i += LANES) {
 		uint32_t u[LANES];
-		float d[LANES];
-		prefetch(s + i, false);
+		float d[LANES] = {0};
+		if (compare)
+			prefetch(ours + i * convert_word(f), false);
 		prefetch(out + i, true);
 		for (size_t l = 0; l < LANES; l++)
 			u[l] = word(f, wire, i + l);
 		for (size_t l = 0; l < LANES; l++)
 			top[l] = larger(top[l], u[l] & ~SIGN);
-		for (size_t l = 0; l < LANES; l++)
-			d[l] = float_of(u[l]) - quantised(f, s[i + l]);
-		for (size_t l = 0; l < LANES; l++)
+		for (size_t l = 0; compare && l < LANES; l++)
+			d[l] = float_of(u[l]) - float_of(word(f, ours, i + l));
+		for (size_t l = 0; compare && l < LANES; l++)
 			sum[l] += (double)d[l] * (double)d[l];
 		for (size_t l = 0; l < LANES; l++)
 			out[i + l] = difference ? d[l] : float_of(u[l]);
 	}
 	for (size_t i = whole; i < n; i++) {
 		uint32_t u = word(f, wire, i);
-		float d = float_of(u) - quantised(f, s[i]);
+		float d = compare ? float_of(u) - float_of(word(f, ours, i)) : 0;
 		top[0] = larger(top[0], u & ~SIGN);
 		sum[0] += (double)d * (double)d;
 		out[i] = difference ? d : float_of(u);
@@ -144,28 +139,21 @@ ALWAYS void take_all(enum convert_format f, bool difference, float *restrict out
 	}
 }
 
-static void take(enum convert_format f, float *out, const uint8_t *wire, const float *s, size_t n,
-        bool difference, struct convert_sums *sums)
+static void take(enum convert_format f, float *out, const uint8_t *wire, const uint8_t *ours,
+        size_t n, bool difference, struct convert_sums *sums)
 {
 	if (f == CONVERT_BF16 && difference)
-		take_all(CONVERT_BF16, true, out, wire, s, n, sums);
+		take_all(CONVERT_BF16, true, true, out, wire, ours, n, sums);
+	else if (f == CONVERT_BF16 && ours)
+		take_all(CONVERT_BF16, true, false, out, wire, ours, n, sums);
 	else if (f == CONVERT_BF16)
-		take_all(CONVERT_BF16, false, out, wire, s, n, sums);
+		take_all(CONVERT_BF16, false, false, out, wire, ours, n, sums);
 	else if (difference)
-		take_all(CONVERT_FP32, true, out, wire, s, n, sums);
+		take_all(CONVERT_FP32, true, true, out, wire, ours, n, sums);
+	else if (ours)
+		take_all(CONVERT_FP32, true, false, out, wire, ours, n, sums);
 	else
-		take_all(CONVERT_FP32, false, out, wire, s, n, sums);
-}
-
-static void merge(enum convert_format f, float *restrict x, const float *restrict y,
-        const float *restrict s, float k, size_t n)
-{
-	if (f == CONVERT_BF16)
-		for (size_t i = 0; i < n; i++)
-			x[i] += k * (y[i] - quantised(CONVERT_BF16, s[i]));
-	else
-		for (size_t i = 0; i < n; i++)
-			x[i] += k * (y[i] - s[i]);
+		take_all(CONVERT_FP32, false, false, out, wire, ours, n, sums);
 }
 
 static void add(float *restrict x, const float *restrict difference, float k, size_t n)
@@ -183,6 +171,5 @@ const struct convert PASTE(convert_, KERNELS_SUFFIX) = {
         .name = TEXT(KERNELS_SUFFIX),
         .pack = pack,
         .take = take,
-        .merge = merge,
         .add = add,
 };

@@ -270,6 +270,7 @@ static void bulk_opening(struct conn *c, const uint8_t *bytes, size_t len)
 	budget_leave(&c->t->budget, c->slot, true);
 	c->slot = -1;
 	uv_read_stop((uv_stream_t *)&c->tcp);
+	c->bulk_exchange = m.bulk_exchange;
 	conn__hand_out(c, &owner->id, &keys, owner->aead);
 	sodium_memzero(&keys, sizeof keys);
 }

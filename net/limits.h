@@ -4,48 +4,49 @@
 #define DUNLIN_NET_LIMITS_H
 
 /* ---- ciphers and handshake */
-#define AEAD_BYTES_MAX (1u << 30)    /* sealed at once: libcrypto counts in int */
-#define AEAD_AD_MAX (1u << 16)       /* additional data */
-#define AEAD_OFFER_MAX 8             /* ciphers in a peer's offer */
-#define NOISE_MESSAGE_MAX 65535      /* one handshake message: Noise's own bound */
-#define NOISE_PSKS_MAX 4             /* psk0 … psk3 */
+#define AEAD_BYTES_MAX (1u << 30) /* sealed at once: libcrypto counts in int */
+#define AEAD_AD_MAX (1u << 16)    /* additional data */
+#define AEAD_OFFER_MAX 8          /* ciphers in a peer's offer */
+#define NOISE_MESSAGE_MAX 65535   /* one handshake message: Noise's own bound */
+#define NOISE_PSKS_MAX 4          /* psk0 … psk3 */
 #define NOISE_PROLOGUE_MAX (1u << 16)
 
 /* ---- key files */
-#define SECRETS_MAX 3                /* of one flock: rotation wants the old, the new, one spare */
-#define KEYFILE_BYTES_MAX 4096       /* a file of secrets, comments included */
+#define SECRETS_MAX 3          /* of one flock: rotation wants the old, the new, one spare */
+#define KEYFILE_BYTES_MAX 4096 /* a file of secrets, comments included */
 
 _Static_assert(AEAD_OFFER_MAX >= 3, "our own ciphers must fit into an offer");
 
 /* ---- messages, frames, datagrams, strangers, lists. Name, value, meaning: `dunlin agent
  * --print-limits` shows them all (net/limits.c). */
-#define NET_LIMITS(X)                                                                              \
-	X(WIRE_DEPTH_MAX, 4, "arrays inside each other in one message")                            \
-	X(WIRE_VALUES_MAX, 1024, "values in one message, skipped ones included")                   \
-	X(WIRE_BYTES_MAX, 2048, "bytes of the largest message that we send")                       \
-	X(WIRE_HELLO_MAX, 384, "bytes of the largest payload in a handshake")                      \
-	X(WIRE_WORDS_MAX, 200, "bytes of text in a refusal or a goodbye")                          \
-	X(FRAME_MESSAGE_MAX, 16384, "bytes of a frame on the control channel")                     \
-	X(FRAME_CHUNK_MAX, 1048576, "bytes of parameters in one frame")                            \
-	X(FRAME_REKEY_FRAMES, 65536, "frames sealed under one key")                                \
-	X(FRAME_REKEY_BYTES, 1073741824, "bytes sealed under one key, and one frame more")         \
-	X(OPENING_BYTES_MAX, 1024, "bytes of one message of a handshake")                          \
-	X(DATAGRAM_WINDOW, 1024, "datagrams that may overtake one and leave it acceptable")        \
-	X(DATAGRAM_SAME_HINT, 4, "senders that may share a hint")                                  \
-	X(BUDGET_SLOTS, 256, "connections that have not proved the flock's key")                   \
-	X(BUDGET_SLOTS_PREFIX, 32, "the same of one address (IPv6: of one /64)")                   \
-	X(BUDGET_BYTES, 4096, "bytes read from a connection before it has proved itself")          \
-	X(BUDGET_HANDSHAKE_MS, 5000, "milliseconds for a whole handshake")                         \
-	X(BUDGET_ADDRESSES, 1024, "addresses whose cost is remembered")                            \
-	X(BUDGET_RATE, 20, "failed handshakes a second of one address")                            \
-	X(BUDGET_BURST, 128, "failed handshakes at once of one address")                           \
-	X(BUDGET_RATE_ALL, 200, "failed handshakes a second in all")                               \
-	X(BUDGET_BURST_ALL, 1024, "failed handshakes at once in all")                              \
-	X(BUDGET_DH_RATE, 5, "Diffie-Hellmans a second for replays from one address")              \
-	X(BUDGET_DH_BURST, 64, "Diffie-Hellmans at once for replays from one address")             \
-	X(BUDGET_DH_RATE_ALL, 50, "Diffie-Hellmans a second for replays in all")                   \
-	X(BUDGET_DH_BURST_ALL, 256, "Diffie-Hellmans at once for replays in all")                  \
-	X(LIST_IDS_MAX, 65536, "ids in an allow- or block-list")                                   \
+#define NET_LIMITS(X)                                                                       \
+	X(WIRE_DEPTH_MAX, 4, "arrays inside each other in one message")                     \
+	X(WIRE_VALUES_MAX, 1024, "values in one message, skipped ones included")            \
+	X(WIRE_BYTES_MAX, 2048, "bytes of the largest message that we send")                \
+	X(WIRE_HELLO_MAX, 384, "bytes of the largest payload in a handshake")               \
+	X(WIRE_WORDS_MAX, 200, "bytes of text in a refusal or a goodbye")                   \
+	X(FRAME_MESSAGE_MAX, 16384, "bytes of a frame on the control channel")              \
+	X(FRAME_CHUNK_MAX, 1048576, "bytes of parameters in one frame")                     \
+	X(BULK_GROUPS_MAX, 32, "groups of layers whose distances a transfer tells apart")   \
+	X(FRAME_REKEY_FRAMES, 65536, "frames sealed under one key")                         \
+	X(FRAME_REKEY_BYTES, 1073741824, "bytes sealed under one key, and one frame more")  \
+	X(OPENING_BYTES_MAX, 1024, "bytes of one message of a handshake")                   \
+	X(DATAGRAM_WINDOW, 1024, "datagrams that may overtake one and leave it acceptable") \
+	X(DATAGRAM_SAME_HINT, 4, "senders that may share a hint")                           \
+	X(BUDGET_SLOTS, 256, "connections that have not proved the flock's key")            \
+	X(BUDGET_SLOTS_PREFIX, 32, "the same of one address (IPv6: of one /64)")            \
+	X(BUDGET_BYTES, 4096, "bytes read from a connection before it has proved itself")   \
+	X(BUDGET_HANDSHAKE_MS, 5000, "milliseconds for a whole handshake")                  \
+	X(BUDGET_ADDRESSES, 1024, "addresses whose cost is remembered")                     \
+	X(BUDGET_RATE, 20, "failed handshakes a second of one address")                     \
+	X(BUDGET_BURST, 128, "failed handshakes at once of one address")                    \
+	X(BUDGET_RATE_ALL, 200, "failed handshakes a second in all")                        \
+	X(BUDGET_BURST_ALL, 1024, "failed handshakes at once in all")                       \
+	X(BUDGET_DH_RATE, 5, "Diffie-Hellmans a second for replays from one address")       \
+	X(BUDGET_DH_BURST, 64, "Diffie-Hellmans at once for replays from one address")      \
+	X(BUDGET_DH_RATE_ALL, 50, "Diffie-Hellmans a second for replays in all")            \
+	X(BUDGET_DH_BURST_ALL, 256, "Diffie-Hellmans at once for replays in all")           \
+	X(LIST_IDS_MAX, 65536, "ids in an allow- or block-list")                            \
 	X(LIST_BYTES_MAX, 16777216, "bytes of an allow- or block-list, comments included")
 
 enum net_limit {
@@ -71,8 +72,8 @@ _Static_assert(DATAGRAM_WINDOW % 64 == 0, "the window is made of words");
 _Static_assert(BUDGET_SLOTS_PREFIX < BUDGET_SLOTS, "one address must not hold every slot");
 _Static_assert(BUDGET_SLOTS < BUDGET_ADDRESSES, "there is always an address that may be forgotten");
 _Static_assert(BUDGET_BURST < BUDGET_BURST_ALL && BUDGET_RATE < BUDGET_RATE_ALL, "a share");
-_Static_assert(BUDGET_DH_BURST < BUDGET_DH_BURST_ALL && BUDGET_DH_RATE < BUDGET_DH_RATE_ALL,
-        "a share");
+_Static_assert(
+        BUDGET_DH_BURST < BUDGET_DH_BURST_ALL && BUDGET_DH_RATE < BUDGET_DH_RATE_ALL, "a share");
 _Static_assert(65ull * LIST_IDS_MAX <= LIST_BYTES_MAX, "a full list must be readable");
 
 #endif

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sockets, and who is connected with whom.
- *
- * The happy path: a message for a peer finds the pair's connection and goes out as a frame; where
- * there is none it is dialled, and the message waits in its queue. A datagram finds the peer's
- * link.
+/* Sockets, who is connected with whom, and what comes in. What goes out is in transport_send.c.
  *
  * When both of a pair dial at once, each sees two connections. Both keep the one that the lower id
  * has dialled and say goodbye on the other, which stays readable until its end, so nothing that was
@@ -11,8 +7,8 @@
  * newer one is kept.
  *
  * Possible failures: an address that does not answer (the log says what that may mean, at first and
- * then seldom; it is left alone for a while); a full queue (dropped, counted); a socket error on
- * the listener (said, the rest goes on). */
+ * then seldom; it is left alone for a while); a socket error on the listener (said, the rest goes
+ * on). */
 #include "net/transport.h"
 
 #include "net/transport_core.h"
@@ -27,7 +23,6 @@
 #define TICK_MS 500
 #define BACKLOG 512
 #define TOGETHER_MS 10000 /* two connections so close in time were dialled at once */
-#define DATAGRAMS_AT_ONCE 64
 #define SAY_PER_SECOND 5
 
 uint64_t transport__now(const struct transport *t)
@@ -116,6 +111,7 @@ void transport__up(struct transport *t, struct conn *c)
 {
 	struct conn *old = transport__find(t, &c->id);
 	if (old && !newer_stays(t, old, c)) {
+		conn__flush(c); /* the peer still reads it */
 		conn__bye(c, WHY_DUPLICATE, "another connection of ours stands");
 		return;
 	}
@@ -176,8 +172,9 @@ void transport__down(struct transport *t, struct conn *c, enum conn_state was)
 	if (!c->initiator || was == CONN_CLOSING)
 		return;
 	if (c->role == CONN_BULK) {
-		if (!c->handed_out && cb->bulk_cb)
-			cb->bulk_cb(cb->arg, &c->id, -1, true, NULL, NULL);
+		/* What failed at once transport_bulk has said; then there is no cipher yet. */
+		if (!c->handed_out && c->aead && cb->bulk_cb)
+			cb->bulk_cb(cb->arg, &c->id, c->bulk_exchange, -1, true, NULL, NULL);
 		return;
 	}
 	explain(t, c, was);
@@ -223,12 +220,16 @@ static void on_message(struct transport *t, const struct peer_id *from,
 
 static void session_message(struct transport *t, struct conn *c, const struct wire_message *m)
 {
+	const struct transport_callbacks *cb = &t->config.callbacks;
 	uint8_t bytes[32];
 	size_t len;
 	if (m->kind == WIRE_PING) {
 		struct wire_message pong = {.kind = WIRE_PONG, .nonce = m->nonce};
 		if (wire_encode(&pong, bytes, sizeof bytes, &len) == 0)
-			conn__send(c, bytes, len);
+			conn__send(c, NULL, bytes, len);
+	} else if (m->kind == WIRE_EXCHANGE) {
+		if (cb->exchange_cb && !t->closing)
+			cb->exchange_cb(cb->arg, &c->id, &m->exchange);
 	} else if (m->kind == WIRE_BYE) {
 		if (m->refusal.why != WHY_DUPLICATE && m->refusal.why != WHY_LEAVING)
 			transport__say(
@@ -261,113 +262,6 @@ void transport__received(struct transport *t, struct conn *c, const uint8_t *byt
 	struct peer_addr from =
 	        c->peer_dialable && c->advertised.family ? c->advertised : c->remote;
 	on_message(t, &c->id, &from, CHANNEL_STREAM, &m);
-}
-
-static void on_datagram_sent(uv_udp_send_t *req, int status)
-{
-	(void)status; /* lost is lost: probes find out */
-	free(req);
-}
-
-static void send_datagram(struct transport *t, const struct gossip_send *s)
-{
-	struct {
-		uv_udp_send_t req;
-		uint8_t bytes[GOSSIP_DATAGRAM_BYTES];
-	} * d;
-	uint8_t payload[WIRE_BYTES_MAX];
-	struct sockaddr_storage to;
-	size_t len;
-	if (s->address.family == 0 || uv_udp_get_send_queue_count(&t->udp) > DATAGRAMS_AT_ONCE ||
-	        wire_encode_gossip(&s->message, payload, sizeof payload, &len) != 0) {
-		t->counters.messages_dropped++;
-		return;
-	}
-	d = malloc(sizeof *d);
-	size_t n = d ? links_seal(t, &s->id, payload, len, d->bytes) : 0;
-	if (n == 0) {
-		free(d);
-		t->counters.messages_dropped++;
-		return;
-	}
-	peer_addr_to(&s->address, &to);
-	uv_buf_t b = uv_buf_init((char *)d->bytes, (unsigned)n);
-	if (uv_udp_send(&d->req, &t->udp, &b, 1, (struct sockaddr *)&to, on_datagram_sent) != 0) {
-		free(d);
-		t->counters.messages_dropped++;
-		return;
-	}
-	t->counters.datagrams_sent++;
-	t->counters.bytes_sent += n;
-}
-
-static bool same_addr(const struct peer_addr *a, const struct peer_addr *b)
-{
-	return a->family == b->family && a->port == b->port &&
-	       memcmp(a->ip, b->ip, a->family == 4 ? 4 : 16) == 0;
-}
-
-/* A connection that is on its way there. */
-static struct conn *find_dialling(const struct transport *t, const struct gossip_send *s)
-{
-	for (struct conn *c = t->conns; c; c = c->next)
-		if (c->initiator && c->role == CONN_CONTROL && c->state < CONN_UP &&
-		        same_addr(&c->remote, &s->address))
-			return c;
-	return NULL;
-}
-
-/* A stream to whoever is at an address: there may be one already. */
-static struct conn *find_at(const struct transport *t, const struct peer_addr *a)
-{
-	for (struct conn *c = t->conns; c; c = c->next)
-		if (c->listed && (same_addr(&c->remote, a) ||
-		                         (c->peer_dialable && same_addr(&c->advertised, a))))
-			return c;
-	return NULL;
-}
-
-static void send_stream(struct transport *t, const struct gossip_send *s)
-{
-	const struct transport_callbacks *cb = &t->config.callbacks;
-	uint8_t bytes[WIRE_BYTES_MAX];
-	size_t len;
-	struct conn *c = s->to_id ? transport__find(t, &s->id) : find_at(t, &s->address);
-	if (!c && s->address.family != 0) {
-		c = find_dialling(t, s);
-		if (!c && backoff_allows(&t->backoff, &s->address, transport__now(t)))
-			c = conn__dial(t, &s->address, s->to_id ? &s->id : NULL);
-		else if (!c && s->to_id && cb->down_cb)
-			cb->down_cb(cb->arg, &s->id);
-	}
-	if (!c || wire_encode_gossip(&s->message, bytes, sizeof bytes, &len) != 0 ||
-	        !conn__send(c, bytes, len))
-		t->counters.messages_dropped++;
-}
-
-void transport_send(struct transport *t, const struct gossip_send *s)
-{
-	if (t->closing)
-		return;
-	if (s->to_id && !transport__permits(t, &s->id))
-		return;
-	if (s->channel == CHANNEL_DATAGRAM)
-		send_datagram(t, s);
-	else
-		send_stream(t, s);
-}
-
-int transport_bulk(struct transport *t, const struct peer_id *id, struct err *e)
-{
-	struct conn *c = transport__find(t, id);
-	if (!c)
-		return err_set(e, ERR_NOTFOUND, "no stream with that peer");
-	if (!c->initiator && (!c->peer_dialable || c->advertised.family == 0))
-		return err_set(
-		        e, ERR_UNSUPPORTED, "that peer cannot be dialled: it must open the bulk");
-	if (!conn__dial_bulk(t, c))
-		return err_set(e, ERR_IO, "the bulk connection cannot be dialled");
-	return 0;
 }
 
 /* ---- sockets */

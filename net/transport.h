@@ -2,7 +2,9 @@
 /* Connections and datagrams between agents, on a libuv loop.
  *
  *     transport_send ──► a stream to that peer (dialled if need be), or a sealed datagram
- *     message_cb     ◄── messages of peers that have proved the flock's key and their identity
+ *     transport_post ──► the same stream, for the messages of an exchange
+ *     message_cb, exchange_cb
+ *                    ◄── messages of peers that have proved the flock's key and their identity
  *     up_cb, down_cb ◄── the first stream with a peer stands; the last one is gone
  *
  * One TCP and one UDP socket on the same port. A pair of agents keeps one control connection,
@@ -16,6 +18,7 @@
 #define DUNLIN_NET_TRANSPORT_H
 
 #include "agent/base/err.h"
+#include "gossip/exchange.h"
 #include "gossip/gossip.h"
 #include "net/aead.h"
 #include "net/frame.h"
@@ -43,11 +46,15 @@ struct transport_callbacks {
 	        enum gossip_channel channel, struct gossip_message *m);
 	void (*up_cb)(void *arg, const struct peer_id *id);
 	void (*down_cb)(void *arg, const struct peer_id *id);
+	/* An exchange's message: decoded, in range, over a stream with `from`, who is proven. */
+	void (*exchange_cb)(
+	        void *arg, const struct peer_id *from, const struct exchange_message *m);
 	/* A bulk connection that the peer opened, or the answer to transport_bulk: fd is the
 	 * callee's now (a connected, non-blocking socket), keys say how to seal on it; -1: it did
-	 * not come about. */
-	void (*bulk_cb)(void *arg, const struct peer_id *id, int fd, bool we_dialled,
-	        const struct frame_bulk *keys, const struct aead *aead);
+	 * not come about. exchange: what it was asked for, by whichever side; 0: not said. It may
+	 * come late, when that exchange has been given up: compare, and close the fd. */
+	void (*bulk_cb)(void *arg, const struct peer_id *id, uint64_t exchange, int fd,
+	        bool we_dialled, const struct frame_bulk *keys, const struct aead *aead);
 	/* For the log: what happened and what to do about it. */
 	void (*say_cb)(void *arg, enum transport_level level, const char *text);
 };
@@ -89,8 +96,18 @@ struct peer_addr transport_bound(const struct transport *t);
 /* What the core wants sent; updates that are `ours` must be signed already. */
 void transport_send(struct transport *t, const struct gossip_send *s);
 
-/* A bulk connection to a peer with whom a stream stands; ends in bulk_cb. */
-int transport_bulk(struct transport *t, const struct peer_id *id, struct err *e) MUST_CHECK;
+/* A message of an exchange, over the pair's stream; if there is none, address is dialled (family
+ * 0: it is not), and the message waits for whoever proves to be `to`. False: it was dropped, and
+ * counted. True promises nothing: a connection may end before it is written. down_cb may be called
+ * from within. */
+bool transport_post(struct transport *t, const struct peer_id *to, const struct peer_addr *address,
+        const struct exchange_message *m);
+
+/* A bulk connection for an exchange, to a peer with whom a stream stands; ends in bulk_cb, later.
+ * ERR_NOTFOUND: no stream; ERR_UNSUPPORTED: the peer cannot be dialled, ask it to dial us;
+ * ERR_IO. */
+int transport_bulk(
+        struct transport *t, const struct peer_id *id, uint64_t exchange, struct err *e) MUST_CHECK;
 
 /* A member's generation, as its record says: datagrams to and from it use it. Also forgets a
  * generation that is over. */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Inside the transport: what its files share.
  *
- *     transport.c  sockets, who is connected, what goes where
- *     conn.c       one connection: its bytes, its frames, its end
- *     handshake.c  how it comes to be trusted
- *     links.c      datagrams: a sealed link with every member that is known
- *     backoff.c    addresses that failed, and when they may be tried again
+ *     transport.c       sockets, who is connected, what comes in
+ *     transport_send.c  what goes out, and where
+ *     conn.c            one connection: its bytes, its frames, its end
+ *     handshake.c       how it comes to be trusted
+ *     links.c           datagrams: a sealed link with every member that is known
+ *     backoff.c         addresses that failed, and when they may be tried again
  */
 #ifndef DUNLIN_NET_TRANSPORT_CORE_H
 #define DUNLIN_NET_TRANSPORT_CORE_H
@@ -30,6 +31,8 @@ enum conn_role { CONN_CONTROL, CONN_BULK };
 /* A message that waits for its connection. */
 struct pending {
 	struct pending *next;
+	bool addressed; /* only for `to`, whoever is at the address */
+	struct peer_id to;
 	size_t len;
 	uint8_t bytes[];
 };
@@ -44,7 +47,7 @@ struct conn {
 	bool listed;     /* found by id: the pair's one connection */
 	bool heard;      /* the peer, or its machine, answered something */
 	bool explained;  /* why it failed has been said */
-	bool handed_out; /* a bulk connection whose socket is someone else's now */
+	bool handed_out; /* a bulk connection of which bulk_cb was told */
 	bool announced;  /* up_cb was called for it */
 	int slot;        /* of the budget, -1: none */
 	struct peer_addr remote;
@@ -71,6 +74,7 @@ struct conn {
 	uint64_t bulk_ours, bulk_theirs; /* next numbers: the dialler's are even */
 	uint8_t bulk_tokens[BULK_WINDOW][FRAME_TOKEN_BYTES]; /* that the peer may open with next */
 	struct frame_bulk bulk;                              /* role bulk */
+	uint64_t bulk_exchange;                              /* alike: what it is for */
 };
 
 /* ---- links.c */
@@ -176,10 +180,11 @@ struct conn *transport__bulk_owner(
 /* ---- conn.c */
 
 struct conn *conn__dial(struct transport *t, const struct peer_addr *a, const struct peer_id *id);
-struct conn *conn__dial_bulk(struct transport *t, struct conn *control);
+struct conn *conn__dial_bulk(struct transport *t, struct conn *control, uint64_t exchange);
 void conn__accept(struct transport *t);
-/* Sends one encoded message, now or when it is up; false: no room, dropped. */
-bool conn__send(struct conn *c, const uint8_t *bytes, size_t len);
+/* Sends one encoded message, now or when it is up; false: no room, dropped. to: for that peer
+ * alone, so it is dropped if another one is at that address; NULL: for whoever is. */
+bool conn__send(struct conn *c, const struct peer_id *to, const uint8_t *bytes, size_t len);
 /* Says goodbye, with words if there are any, and closes once that is written. */
 void conn__bye(struct conn *c, enum wire_why why, const char *words);
 void conn__close(struct conn *c);

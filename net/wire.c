@@ -8,6 +8,7 @@
 #include "net/wire.h"
 
 #include <assert.h>
+#include <float.h>
 #include <msgpack.h>
 #include <string.h>
 
@@ -163,14 +164,113 @@ static void put_hello(msgpack_packer *p, const struct wire_hello *h)
 	put_uint(p, h->dialable ? 1 : 0);
 }
 
+static void put_words(msgpack_packer *p, const char *words, size_t max)
+{
+	size_t n = strnlen(words, max);
+	msgpack_pack_str(p, n);
+	msgpack_pack_str_body(p, words, n);
+}
+
 static void put_refusal(msgpack_packer *p, uint8_t kind, const struct wire_refusal *r)
 {
-	size_t n = strnlen(r->words, WIRE_WORDS_MAX);
 	put_array(p, 3);
 	put_uint(p, kind);
 	put_uint(p, r->why);
-	msgpack_pack_str(p, n);
-	msgpack_pack_str_body(p, r->words, n);
+	put_words(p, r->words, WIRE_WORDS_MAX);
+}
+
+/* ---- exchanges */
+
+static void put_manifest(msgpack_packer *p, const struct manifest *m)
+{
+	put_array(p, 5);
+	put_uint(p, m->run);
+	put_uint(p, m->model);
+	put_uint(p, m->init);
+	put_uint(p, m->count);
+	put_uint(p, m->total);
+}
+
+static void put_floats(msgpack_packer *p, const float *x, size_t n, float most)
+{
+	put_array(p, n);
+	for (size_t i = 0; i < n; i++) {
+		assert(x[i] >= 0 && x[i] <= most);
+		msgpack_pack_float(p, x[i]);
+	}
+}
+
+static void put_terms(msgpack_packer *p, const struct exchange_terms *t)
+{
+	assert(t->beta > 0 && t->beta <= 1 && t->sketch_length <= GOSSIP_SKETCH_BYTES);
+	put_manifest(p, &t->manifest);
+	put_uint(p, t->step);
+	put_uint(p, t->samples);
+	put_uint(p, t->clock);
+	put_uint(p, t->mode);
+	put_uint(p, t->format);
+	put_bool(p, t->final);
+	msgpack_pack_float(p, t->beta);
+	put_bytes(p, t->sketch, t->sketch_length);
+}
+
+static void put_gift(msgpack_packer *p, const struct exchange_message *m)
+{
+	assert(m->gift.vectors >= 2 && m->gift.vectors <= 3);
+	assert(m->gift.n <= EXCHANGE_GROUPS_MAX);
+	put_manifest(p, &m->gift.manifest);
+	put_uint(p, m->gift.snapshot);
+	put_uint(p, m->gift.offset);
+	put_uint(p, m->gift.step);
+	put_uint(p, m->gift.samples);
+	put_uint(p, m->gift.clock);
+	put_uint(p, m->gift.optim_steps);
+	put_uint(p, m->gift.optimizer);
+	put_uint(p, m->gift.vectors);
+	put_floats(p, m->gift.radius, m->gift.n + 1u, FLT_MAX);
+}
+
+static void put_exchange(msgpack_packer *p, const struct exchange_message *m)
+{
+	static const uint8_t fields[EXCHANGE_KINDS] = {12, 12, 5, 3, 4, 3, 3, 5, 4, 6, 13};
+	assert(m->kind < EXCHANGE_KINDS && m->exchange != 0);
+	put_array(p, fields[m->kind]);
+	put_uint(p, WIRE_EXCHANGE);
+	put_uint(p, m->kind);
+	put_uint(p, m->exchange);
+	switch ((enum exchange_message_kind)m->kind) {
+	case EXCHANGE_OFFER:
+	case EXCHANGE_ACCEPT:
+		put_terms(p, &m->terms);
+		return;
+	case EXCHANGE_BUSY:
+	case EXCHANGE_ABORT:
+		assert(m->busy.why < EXCHANGE_WHYS);
+		put_uint(p, m->busy.why);
+		put_words(p, m->busy.words, EXCHANGE_WORDS_MAX);
+		return;
+	case EXCHANGE_END:
+		assert(m->end.n <= EXCHANGE_GROUPS_MAX);
+		put_floats(p, m->end.factor, m->end.n, 1);
+		return;
+	case EXCHANGE_SETTLE:
+		assert(m->settlement <= SETTLE_APPLIED);
+		put_uint(p, m->settlement);
+		return;
+	case EXCHANGE_FETCH:
+		put_manifest(p, &m->fetch.manifest);
+		put_uint(p, m->fetch.snapshot);
+		put_uint(p, m->fetch.offset);
+		return;
+	case EXCHANGE_GIFT:
+		put_gift(p, m);
+		return;
+	case EXCHANGE_OPEN:
+	case EXCHANGE_COMMIT:
+	case EXCHANGE_ACK:
+	case EXCHANGE_KINDS:
+		return;
+	}
 }
 
 static void put_message(msgpack_packer *p, const struct wire_message *m)
@@ -190,9 +290,14 @@ static void put_message(msgpack_packer *p, const struct wire_message *m)
 		put_uint(p, m->nonce);
 		return;
 	case WIRE_BULK_OPEN:
-		put_array(p, 2);
+		put_array(p, m->bulk_exchange ? 3 : 2);
 		put_uint(p, m->kind);
 		put_bytes(p, m->token, sizeof m->token);
+		if (m->bulk_exchange)
+			put_uint(p, m->bulk_exchange);
+		return;
+	case WIRE_EXCHANGE:
+		put_exchange(p, &m->exchange);
 		return;
 	default:
 		assert(m->kind == m->gossip.kind);

@@ -11,14 +11,30 @@
  *               [64, …, id, signature, generation, address, flags]   the second and the third
  *     REFUSE    [65, why, words]
  *     PING      [66, nonce]                                  PONG alike, 67
- *     BULK_OPEN [68, token]
+ *     BULK_OPEN [68, token, exchange]                        the last one only if there is one
  *     BYE       [69, why, words]
+ *     EXCHANGE  [70, kind, exchange, …], by kind:
+ *        OFFER     [70, 0, exchange, manifest, step, samples, clock, mode, format, final, beta,
+ *                   sketch]                                  ACCEPT alike, 1
+ *        BUSY      [70, 2, exchange, why, words]             ABORT alike, 7
+ *        OPEN      [70, 3, exchange]                         COMMIT alike, 5; ACK alike, 6
+ *        END       [70, 4, exchange, [factor…]]
+ *        SETTLE    [70, 8, exchange, settlement]
+ *        FETCH     [70, 9, exchange, manifest, snapshot, offset]
+ *        GIFT      [70, 10, exchange, manifest, snapshot, offset, step, samples, clock,
+ *                   optim_steps, optimizer, vectors, [radius…]]
  *
  *     update    [0, id, generation, nonce, incarnation, version, flags, address, protocol_min,
  *                protocol_max, model, step, samples, loss, signature]
  *               [1, about, generation, incarnation, by, dead, signature]
  *     id 32 bytes, signature 64, token 16; address 0, 6 or 18 bytes: the IP, then the port with its
  *     high byte first; ciphers: a byte each, fastest first; loss: a 32-bit float
+ *     manifest  [run, model, init, count, total]
+ *     beta, factor, radius: 32-bit floats; one factor for each group of layers, one radius more;
+ *     sketch: 0 to 1024 bytes
+ *
+ * BULK_OPEN goes in the clear: whoever is on the way can change the exchange in it, and has then
+ * done no more than cut the connection.
  *
  * Integers and lengths are written in their shortest form and accepted in no other. An array may
  * have more elements than are listed here: a later version adds at the end, and gives a kind's
@@ -27,6 +43,7 @@
 #define DUNLIN_NET_WIRE_H
 
 #include "agent/base/err.h"
+#include "gossip/exchange.h"
 #include "gossip/gossip.h"
 #include "net/limits.h"
 
@@ -42,6 +59,7 @@ enum wire_kind {
 	WIRE_PONG,
 	WIRE_BULK_OPEN, /* the first words on a bulk connection */
 	WIRE_BYE,       /* the last message on a connection */
+	WIRE_EXCHANGE,  /* on streams only */
 };
 
 /* Why a peer is refused or a connection ends. The words say it for people; the number lets a
@@ -84,7 +102,11 @@ struct wire_message {
 		struct wire_hello hello;
 		struct wire_refusal refusal; /* REFUSE, BYE */
 		uint64_t nonce;              /* WIRE_PING, WIRE_PONG */
-		uint8_t token[WIRE_TOKEN_BYTES];
+		struct {                     /* WIRE_BULK_OPEN */
+			uint8_t token[WIRE_TOKEN_BYTES];
+			uint64_t bulk_exchange; /* 0: none was said */
+		};
+		struct exchange_message exchange;
 	};
 };
 
@@ -99,7 +121,10 @@ int wire_encode_gossip(
 
 /* Decodes one whole message from anyone's bytes. Every field is in its range then; signatures are
  * not verified. ERR_UNSUPPORTED: well-formed, of a kind that this version does not know (ignore
- * it); ERR_FORMAT or ERR_LIMIT: not a message (drop the peer). No memory is taken. */
+ * it); ERR_FORMAT or ERR_LIMIT: not a message (drop the peer). No memory is taken.
+ *
+ * Of an exchange message: mode, format and optimizer are any byte, counts and offsets any number;
+ * a `why` that this version does not know is EXCHANGE_OTHER. */
 int wire_decode(
         const uint8_t *bytes, size_t len, struct wire_message *out, struct err *e) MUST_CHECK;
 

@@ -3,8 +3,8 @@
  * at the whole before; here each value must be of its type, in its range and in its place. The
  * readers keep the first error, so a decoder reads like the drawing in wire.h.
  *
- * What is read lands in the caller's struct, of which nothing is to be used after an error. Text is
- * for people's eyes: bytes that could command a terminal are replaced here already. */
+ * What is read lands in the caller's struct, of which nothing is to be used after an error. The
+ * messages of an exchange have a file of their own, wire_exchange.c. */
 #include "net/wire.h"
 #include "net/wire_scan.h"
 
@@ -148,10 +148,16 @@ static uint32_t get_hello(struct wire_in *in, uint32_t n, struct wire_hello *h)
 static void get_refusal(struct wire_in *in, struct wire_refusal *r)
 {
 	r->why = (uint16_t)wire__uint(in, "why", UINT16_MAX);
-	size_t n = wire__text(in, "words", r->words, WIRE_WORDS_MAX);
-	for (size_t i = 0; i < n; i++)
-		if ((uint8_t)r->words[i] < 0x20 || r->words[i] == 0x7f)
-			r->words[i] = '?';
+	wire__words(in, r->words, WIRE_WORDS_MAX);
+}
+
+static uint32_t get_bulk_open(struct wire_in *in, uint32_t n, struct wire_message *m)
+{
+	wire__bytes(in, "token", m->token, sizeof m->token);
+	if (n < 3)
+		return 2;
+	m->bulk_exchange = wire__uint(in, "exchange", ANY);
+	return 3;
 }
 
 /* Every kind: its name, and how many elements it has at least, the kind included. */
@@ -172,6 +178,7 @@ static const struct {
         {WIRE_PONG, 2, "session pong"},
         {WIRE_BULK_OPEN, 2, "bulk-open"},
         {WIRE_BYE, 3, "bye"},
+        {WIRE_EXCHANGE, 3, "exchange"},
 };
 #define KINDS ((int)(sizeof kinds / sizeof kinds[0]))
 
@@ -204,13 +211,17 @@ static void get_body(struct wire_in *in, uint32_t n, uint32_t used, struct wire_
 		m->nonce = wire__uint(in, "nonce", ANY);
 		break;
 	case WIRE_BULK_OPEN:
-		wire__bytes(in, "token", m->token, sizeof m->token);
+		used = get_bulk_open(in, n, m);
+		break;
+	case WIRE_EXCHANGE:
+		used = wire__exchange(in, n, &m->exchange);
 		break;
 	default:
 		m->gossip.kind = m->kind;
 		get_gossip(in, &m->gossip);
 	}
-	wire__skip(in, n - used);
+	if (in->code == 0)
+		wire__skip(in, n - used);
 }
 
 int wire_decode(const uint8_t *bytes, size_t len, struct wire_message *out, struct err *e)

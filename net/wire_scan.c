@@ -266,6 +266,14 @@ size_t wire__text(struct wire_in *in, const char *name, char *out, size_t max)
 	return n;
 }
 
+void wire__words(struct wire_in *in, char *out, size_t max)
+{
+	size_t n = wire__text(in, "words", out, max);
+	for (size_t i = 0; i < n; i++)
+		if ((uint8_t)out[i] < 0x20 || out[i] == 0x7f)
+			out[i] = '?';
+}
+
 uint32_t wire__array(struct wire_in *in, const char *name, uint32_t least, uint32_t most)
 {
 	struct head h;

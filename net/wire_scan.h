@@ -34,10 +34,18 @@ void wire__bytes(struct wire_in *in, const char *name, uint8_t *out, size_t len)
 size_t wire__blob(struct wire_in *in, const char *name, uint8_t *out, size_t max); /* at most */
 size_t wire__text(struct wire_in *in, const char *name, char *out, size_t max);    /* adds a NUL */
 
+/* Text for people's eyes, with a NUL added: bytes that could command a terminal become '?'. */
+void wire__words(struct wire_in *in, char *out, size_t max);
+
 /* An array's number of elements; wrong if fewer than least or more than most. */
 uint32_t wire__array(struct wire_in *in, const char *name, uint32_t least, uint32_t most);
 
 /* Passes over n whole values. */
 void wire__skip(struct wire_in *in, uint32_t n);
+
+/* wire_exchange.c: an exchange message of n elements, of which the first has been taken. Returns
+ * how many it takes, the first included. */
+struct exchange_message;
+uint32_t wire__exchange(struct wire_in *in, uint32_t n, struct exchange_message *m);
 
 #endif

@@ -5,21 +5,21 @@
 #ifndef DUNLIN_BASE_ERR_H
 #define DUNLIN_BASE_ERR_H
 
-#define ERR_CODES(X)                                                                               \
-	X(ERR_NOMEM, -1, "out of memory")                                                          \
-	X(ERR_IO, -2, "input/output error")                                                        \
-	X(ERR_FORMAT, -3, "malformed data")                                                        \
-	X(ERR_LIMIT, -4, "over a limit")                                                           \
-	X(ERR_INVALID, -5, "invalid value")                                                        \
-	X(ERR_MISMATCH, -6, "does not match")                                                      \
-	X(ERR_UNSUPPORTED, -7, "not supported")                                                    \
-	X(ERR_NONFINITE, -8, "not a finite number")                                                \
-	X(ERR_NOTFOUND, -9, "not found")                                                           \
-	X(ERR_BUSY, -10, "in use")                                                                 \
-	X(ERR_DEVICE, -11, "device failure")                                                       \
-	X(ERR_USAGE, -12, "wrong usage")                                                           \
-	X(ERR_SYSTEM, -13, "system call failed")                                                   \
-	X(ERR_CANCELLED, -14, "given up")                                                          \
+#define ERR_CODES(X)                                \
+	X(ERR_NOMEM, -1, "out of memory")           \
+	X(ERR_IO, -2, "input/output error")         \
+	X(ERR_FORMAT, -3, "malformed data")         \
+	X(ERR_LIMIT, -4, "over a limit")            \
+	X(ERR_INVALID, -5, "invalid value")         \
+	X(ERR_MISMATCH, -6, "does not match")       \
+	X(ERR_UNSUPPORTED, -7, "not supported")     \
+	X(ERR_NONFINITE, -8, "not a finite number") \
+	X(ERR_NOTFOUND, -9, "not found")            \
+	X(ERR_BUSY, -10, "in use")                  \
+	X(ERR_DEVICE, -11, "device failure")        \
+	X(ERR_USAGE, -12, "wrong usage")            \
+	X(ERR_SYSTEM, -13, "system call failed")    \
+	X(ERR_CANCELLED, -14, "given up")           \
 	X(ERR_TIMEOUT, -15, "took too long")
 
 enum err_code {
@@ -39,8 +39,7 @@ struct err {
 const char *err_text(int code);
 
 /* Fills e (which may be NULL) and returns code. Long messages are cut. */
-int err_set(struct err *e, int code, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
+int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* As err_set with ERR_IO, appending ": " and the text of errno. */
 int err_errno(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -4,30 +4,30 @@
 #ifndef DUNLIN_BASE_LIMITS_H
 #define DUNLIN_BASE_LIMITS_H
 
-#define LIMIT_CONFIG_BYTES (1u << 20)   /* a config file */
-#define LIMIT_CONFIG_ERRORS 64          /* problems told by one config check */
-#define LIMIT_PATH 1024                 /* a path in a config, NUL included */
-#define LIMIT_NAME 48                   /* a layer's or tensor's name, NUL included */
+#define LIMIT_CONFIG_BYTES (1u << 20) /* a config file */
+#define LIMIT_CONFIG_ERRORS 64        /* problems told by one config check */
+#define LIMIT_PATH 1024               /* a path in a config, NUL included */
+#define LIMIT_NAME 48                 /* a layer's or tensor's name, NUL included */
 
-#define LIMIT_HOST_PORT 264             /* "host:port" in a config, NUL included */
-#define LIMIT_LIST 8192                 /* bytes of a list of strings in a config */
+#define LIMIT_HOST_PORT 264 /* "host:port" in a config, NUL included */
+#define LIMIT_LIST 8192     /* bytes of a list of strings in a config */
 
-#define LIMIT_CONTROL_CLIENTS 32        /* connections to the control socket */
-#define LIMIT_CONTROL_LINE 65536        /* bytes of a request there */
-#define LIMIT_CONTROL_OUT (1u << 20)    /* bytes of an answer, or a part of one, that wait */
-#define LIMIT_PEERS_FILE 65536          /* bytes of the file of known peers */
+#define LIMIT_CONTROL_CLIENTS 32     /* connections to the control socket */
+#define LIMIT_CONTROL_LINE 65536     /* bytes of a request there */
+#define LIMIT_CONTROL_OUT (1u << 20) /* bytes of an answer, or a part of one, that wait */
+#define LIMIT_PEERS_FILE 65536       /* bytes of the file of known peers */
 
-#define LIMIT_LAYERS 1024               /* layers of one model */
-#define LIMIT_DIM (1 << 24)             /* one dimension of a tensor */
-#define LIMIT_PARAMS (1ull << 33)       /* parameters of one model */
+#define LIMIT_LAYERS 1024         /* layers of one model */
+#define LIMIT_DIM (1 << 24)       /* one dimension of a tensor */
+#define LIMIT_PARAMS (1ull << 33) /* parameters of one model */
 #define LIMIT_ACTIVATION_BYTES (1ull << 40)
-#define LIMIT_BATCH (1 << 20)           /* samples in one step on one agent */
+#define LIMIT_BATCH (1 << 20) /* samples in one step on one agent */
 #define LIMIT_CLASSES 65536
 #define LIMIT_THREADS 1024
 
-#define LIMIT_SAMPLES (1u << 31)        /* samples of one data set: indices are uint32_t */
-#define LIMIT_IDX_BYTES (1ull << 36)    /* one data file, unpacked */
-#define LIMIT_READ_AHEAD 16             /* batches prepared before they are asked for */
+#define LIMIT_SAMPLES (1u << 31)     /* samples of one data set: indices are uint32_t */
+#define LIMIT_IDX_BYTES (1ull << 36) /* one data file, unpacked */
+#define LIMIT_READ_AHEAD 16          /* batches prepared before they are asked for */
 
 #define LIMIT_SAFETENSORS_HEADER (16u << 20)
 #define LIMIT_TENSORS 65536

@@ -3,7 +3,7 @@
  * is a plan and then what the peer does: seal the frame that is due, seal one of any type and
  * length, change a byte of a good one, or send what it likes. Whatever it does, nothing is accepted
  * but chunks of the planned lengths, sealed in their order, finite, and then END; and what is
- * accepted is what was sealed. */
+ * accepted, the beginning of a transfer that failed included, is what was sealed. */
 #include "net/bulk_stream.h"
 
 #include <math.h>
@@ -42,7 +42,8 @@ static size_t act(struct peer *p, const struct bulk_in *in, struct input *input,
 {
 	uint8_t deed = next(input), payload[PAYLOAD_MAX] = {0};
 	size_t word = convert_word(in->plan.format), most = in->plan.chunk_bytes / word;
-	size_t left = in->plan.count - in->next, n = (left < most ? left : most) * word, len;
+	size_t left = in->plan.receive_count - in->next, n = (left < most ? left : most) * word,
+	       len;
 	enum frame_type type = n > 0 ? FRAME_CHUNK : FRAME_END;
 	if ((deed & 3) == 1) { /* another frame */
 		type = (enum frame_type)(deed >> 2 & 3);
@@ -72,29 +73,84 @@ static size_t act(struct peer *p, const struct bulk_in *in, struct input *input,
 	return len;
 }
 
-/* Staging is what the sealed chunks say, and nothing else was there. */
-static void check(const struct peer *p, const struct bulk_in *in)
+static float said(const struct peer *p, const struct bulk_plan *plan, size_t i)
+{
+	uint32_t u = 0;
+	float y;
+	if (plan->format == CONVERT_BF16)
+		memcpy((uint8_t *)&u + 2, p->said + 2 * i, 2);
+	else
+		memcpy(&u, p->said + 4 * i, 4);
+	memcpy(&y, &u, 4);
+	return y;
+}
+
+static bool near(double a, double b)
+{
+	return fabs(a - b) <= 1e-9 * b;
+}
+
+/* Ours are 0, 1, 2, …: bf16, too. */
+static const uint8_t *as_they_travel(enum convert_format f)
+{
+	static uint8_t words[COUNT_MAX * 4];
+	float x[COUNT_MAX];
+	for (size_t i = 0; i < COUNT_MAX; i++)
+		x[i] = (float)i;
+	convert_best()->pack(f, words, x, COUNT_MAX);
+	return words;
+}
+
+/* However it ended, the front of staging is what the sealed chunks say; and if it is whole, nothing
+ * else was there, and its distances are right. */
+static void check(const struct peer *p, const struct bulk_in *in, bool whole)
 {
 	const struct bulk_plan *plan = &in->plan;
-	must(!p->tampered && p->said_len == plan->count * convert_word(plan->format));
-	for (size_t i = 0; i < plan->count; i++) {
-		uint32_t u = 0;
-		float y;
-		if (plan->format == CONVERT_BF16)
-			memcpy((uint8_t *)&u + 2, p->said + 2 * i, 2);
-		else
-			memcpy(&u, p->said + 4 * i, 4);
-		memcpy(&y, &u, 4);
+	double group[BULK_GROUPS_MAX + 1] = {0}, all = 0, told[BULK_GROUPS_MAX], told_all;
+	float largest = 0, told_largest;
+	int g = 0;
+	must(in->next <= plan->receive_count);
+	must(in->next * convert_word(plan->format) <= p->said_len);
+	for (size_t i = 0; i < in->next; i++) {
+		float y = said(p, plan, i), d = plan->ours ? y - (float)i : 0;
 		must(isfinite(y) && isfinite(plan->staging[i]));
-		must(plan->staging[i] == (plan->difference ? y - plan->send[i] : y));
+		must(plan->staging[i] == (plan->difference ? d : y));
+		while (g < plan->n_groups && plan->group_end[g] <= i)
+			g++;
+		group[g] += (double)d * (double)d;
+		largest = fmaxf(largest, fabsf(y));
 	}
-	must(isfinite(in->sums.distance2));
+	if (!whole)
+		return;
+	must(!p->tampered && in->next == plan->receive_count);
+	must(p->said_len == in->next * convert_word(plan->format));
+	bulk_in_measure(in, told, &told_all, &told_largest);
+	for (g = 0; g < plan->n_groups; g++) {
+		must(near(told[g], group[g]));
+		all += group[g];
+	}
+	must(near(told_all, plan->n_groups ? all : group[0]) && told_largest == largest);
+}
+
+/* Groups, and perhaps nothing to receive or to compare with. */
+static void shape_more(struct bulk_plan *plan, size_t *group_end, struct input *input)
+{
+	uint8_t more = next(input);
+	plan->receive_count--;
+	plan->n_groups = more % 8;
+	plan->group_end = group_end;
+	for (int g = 0; g < plan->n_groups; g++) {
+		size_t from = g ? group_end[g - 1] : 0;
+		group_end[g] = from + next(input) % (plan->receive_count - from + 1);
+	}
+	if (more & 128 && !plan->difference)
+		plan->ours = NULL;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const uint8_t secret[FRAME_SECRET_BYTES] = {7};
-	static float send[COUNT_MAX], staging[COUNT_MAX];
+	size_t group_end[8];
 	struct input input = {data, data + size};
 	struct peer p = {0};
 	struct bulk_in in;
@@ -105,12 +161,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	        .format = shape & 1 ? CONVERT_BF16 : CONVERT_FP32,
 	        .difference = shape & 2,
 	        .chunk_bytes = 4 * (1 + (size_t)(shape >> 2 & 31)),
-	        .count = 1 + next(&input) % COUNT_MAX,
-	        .send = send,
-	        .staging = staging,
+	        .receive_count = 1 + next(&input) % COUNT_MAX,
 	};
-	for (size_t i = 0; i < COUNT_MAX; i++)
-		send[i] = (float)i; /* a bf16, too */
+	plan.ours = as_they_travel(plan.format);
+	if (shape & 128)
+		shape_more(&plan, group_end, &input);
+	/* No longer than it must be, so that AddressSanitizer sees its end. */
+	plan.staging = malloc(plan.receive_count * sizeof *plan.staging + 1);
+	must(plan.staging != NULL);
 	must(frame_writer_init(&p.writer, plan.aead, secret, FRAME_CHUNK_MAX) == 0);
 	must(bulk_in_init(&in, &plan, secret) == 0);
 	int rc = 0;
@@ -128,9 +186,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (len == 0)
 			break;
 	}
-	if (rc > 0)
-		check(&p, &in);
+	check(&p, &in, rc > 0);
 	bulk_in_close(&in);
 	frame_writer_close(&p.writer);
+	free(plan.staging);
 	return 0;
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Any bytes as what a client writes to the control socket, line by line, and as the file of known
- * peers. Every line gets exactly one line of answer, which is JSON and can drive no terminal; peers
- * that are accepted print and read back to the same. */
+ * peers. Every line gets exactly one line of answer, which is JSON and can drive no terminal, from
+ * an agent that trains and from one that does not; peers that are accepted print and read back to
+ * the same. */
 #include "agent/control.h"
+#include "agent/flock.h"
 #include "agent/jsontext.h"
 #include "agent/statedir.h"
 
@@ -45,16 +47,80 @@ static const struct gossip *core(void)
 	return g;
 }
 
-static void ask(const char *line, size_t len)
+/* A flock of which everything is known, and full lists; made once. */
+static const struct flock_view *flock(void)
 {
-	struct control_view v = {.name = "n", .version = "1", .gossip = core(), .now_ms = 5};
+	static struct flock_view v;
+	static struct ledger ledger;
+	static struct exchange_result recent[FLOCK_RECENT];
+	static _Alignas(max_align_t) char memory[1 << 20];
+	struct partners *partners = (struct partners *)(void *)memory;
+	struct partners_config c = {.seed = 1, .rate = 1, .burst = 1, .per_byte_ms = 0.001};
+	if (v.run)
+		return &v;
+	MUST(partners_size() <= sizeof memory);
+	partners_init(partners, &c);
+	ledger_init(&ledger);
+	for (uint32_t i = 1; i <= 1000; i++) {
+		struct gate_decision d = {.exchange = i % 3 == 0,
+		        .reason = (uint8_t)(i % REASONS),
+		        .has_change = true};
+		struct peer_id peer = {{(uint8_t)i}};
+		uint64_t n = ledger_decision(&ledger, i, i, &d, 1000);
+		ledger_tried(&ledger, n, &peer);
+		ledger_outcome(&ledger, n, (enum exchange_outcome)(i % OUTCOMES), 1000);
+		partners_quarantine(partners, &peer, "x\x1b\xff", i);
+	}
+	for (int i = 0; i < FLOCK_RECENT; i++) {
+		recent[i] = (struct exchange_result){.peer = {{(uint8_t)i}},
+		        .outcome = (uint8_t)(i % OUTCOMES),
+		        .why = (uint8_t)(i % EXCHANGE_WHYS),
+		        .distance = 1};
+		memset(recent[i].words, "\"\x1b\xff\xc2"[i % 4], EXCHANGE_WORDS_MAX);
+	}
+	v = (struct flock_view){.run = "r",
+	        .model = "m",
+	        .device = "d",
+	        .out = "o",
+	        .ledger = &ledger,
+	        .partners = partners,
+	        .recent = recent,
+	        .n_recent = 500,
+	        .has_loss = true,
+	        .has_eval = true,
+	        .has_local = true,
+	        .has_merged = true,
+	        .phase = FLOCK_JOINING,
+	        .saved_step = 1,
+	        .has_distance = true,
+	        .sketches = 1};
+	return &v;
+}
+
+static int act(void *arg, enum control_act a, struct err *e)
+{
+	int *acted = arg;
+	MUST(a == CONTROL_PAUSE || a == CONTROL_RESUME || a == CONTROL_CHECKPOINT);
+	(*acted)++;
+	return a == CONTROL_RESUME ? err_set(e, ERR_INVALID, "it is not paused") : 0;
+}
+
+static void ask(const char *line, size_t len, bool trains)
+{
+	int acted = 0;
+	struct control_config config = {.arg = &acted, .act_cb = act};
+	struct control_view v = {.name = "n",
+	        .version = "1",
+	        .gossip = core(),
+	        .now_ms = 5,
+	        .flock = trains ? flock() : NULL};
 	struct control_rows rows;
 	enum control_then then;
 	struct json_fault f;
 	struct buf out;
 	/* The tag comes back, perhaps escaped. */
 	buf_init(&out, LIMIT_CONTROL_OUT);
-	MUST(control_answer(&v, line, len, &out, &rows, &then) == 0);
+	MUST(control_answer(&config, &v, line, len, &out, &rows, &then) == 0);
 	MUST((then == CONTROL_THEN_ROWS) == (rows.row != NULL));
 	for (int turns = 0; rows.row; turns++) {
 		MUST(turns < 4);
@@ -68,6 +134,7 @@ static void ask(const char *line, size_t len)
 	bool ok = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, "ok"));
 	MUST(ok != cJSON_IsString(cJSON_GetObjectItemCaseSensitive(o, "error")));
 	MUST(ok || then == CONTROL_THEN_NOTHING);
+	MUST(acted <= trains);
 	cJSON_Delete(o);
 	buf_close(&out);
 }
@@ -98,8 +165,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	while (size > 0 && at < end) {
 		const char *stop = memchr(at, '\n', (size_t)(end - at));
 		size_t len = (size_t)((stop ? stop : end) - at);
-		if (len < LIMIT_CONTROL_LINE)
-			ask(at, len);
+		if (len < LIMIT_CONTROL_LINE) {
+			for (int trains = 0; trains < 2; trains++)
+				ask(at, len, trains == 1);
+		}
 		at += len + 1;
 	}
 	return 0;

@@ -227,8 +227,8 @@ expect "seeds of the environment" 3 'agent.seeds: "b": the port' ''
 DUNLIN_SEEDS=a:1,b run agent --key k.key --seed '[::1]:' --seed c
 grep -q '"\[::1\]:"' err && grep -q '"c"' err && ! grep -q '"b"' err
 verdict "a flag replaces them, and may be repeated" $?
-run train --seed heron:7946
-expect "another meaning of --seed" 2 '--seed: wants a whole number' ''
+run train --train-seed heron:7946
+expect "a seed that is none" 2 '--train-seed: wants a whole number' ''
 run agent --print-limits
 expect "limits" 0 '' '^LIMIT_CONFIG_BYTES  *1048576  bytes of a config'
 mkdir open && chmod 777 open

@@ -3,15 +3,22 @@
  *
  *     ctl get SOCKET [ID:]FIELD…                      prints one value a line
  *     ctl await SECONDS SOCKET… -- CONDITION…         0 once every condition holds at every socket
+ *     ctl schema SCHEMA SOCKET [CMD…]                 0 if every answer is as the schema has it
  *
- * A field is a dotted path into the answer to `status` (peers.alive), or after an ID into that
+ * A field is a dotted path into the answer to `status` (peers.alive; gate.last.0.reason, items of a
+ * list by their place), or after an ID into that
  * member's entry in the answer to `peers` (ID:state; an unknown member has no fields, and any
  * comparison with them but != fails). A condition is FIELD=VALUE, FIELD!=VALUE, FIELD>=N or
  * FIELD<=N.
  *
  * An agent that does not answer yet, or has stopped, is asked again until the time is up: that is
  * what waiting is for. Then the first condition that does not hold is named on stderr, with what
- * was found instead, and the code is 1. */
+ * was found instead, and the code is 1.
+ *
+ * schema asks for everything but to leave: it pauses the agent for a moment, lets it train on, and
+ * has it write a checkpoint. Or it asks only for what it is told to. */
+#include "tests/integration/schema.h"
+
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <poll.h>
@@ -80,11 +87,10 @@ static char *read_line(int fd)
 	return NULL;
 }
 
-/* The answer to one request, NULL if there is none. */
-static cJSON *ask(const char *path, const char *cmd)
+/* The answer to one request, a line, NULL if there is none. */
+static cJSON *ask_line(const char *path, const char *request)
 {
-	char request[64];
-	int n = snprintf(request, sizeof request, "{\"cmd\":\"%s\"}\n", cmd);
+	ssize_t n = (ssize_t)strlen(request);
 	int fd = dial(path);
 	if (fd < 0)
 		return NULL;
@@ -97,6 +103,13 @@ static cJSON *ask(const char *path, const char *cmd)
 	free(line);
 	close(fd);
 	return answer;
+}
+
+static cJSON *ask(const char *path, const char *cmd)
+{
+	char request[64];
+	snprintf(request, sizeof request, "{\"cmd\":\"%s\"}\n", cmd);
+	return ask_line(path, request);
 }
 
 static const cJSON *find_member(const cJSON *answer, const char *id, size_t len)
@@ -199,8 +212,49 @@ static bool all_hold(char **sockets, int n, char **conditions, int m, long long 
 	}
 }
 
+/* One answer; form is the command whose answer it should be, if it is not an error. */
+static bool answer_fits(
+        const struct schema *s, const char *path, const char *form, const char *request)
+{
+	char why[SCHEMA_WHY] = "no answer";
+	cJSON *reply = ask_line(path, request);
+	bool good = reply && schema_fits_reply(s, form, reply, why);
+	if (!good)
+		fprintf(stderr, "ctl: %s: %s: %s\n", path, form, why);
+	cJSON_Delete(reply);
+	return good;
+}
+
+static int check_schema(int argc, char **argv)
+{
+	static char *all[] = {"status", "peers", "ledger", "exchanges", "pause", "resume",
+	        "checkpoint", "version", "nonsense"};
+	char **cmds = argc > 4 ? argv + 4 : all, why[SCHEMA_WHY];
+	int n = argc > 4 ? argc - 4 : (int)(sizeof all / sizeof *all), bad = 0;
+	struct schema s;
+	if (!schema_open(&s, argv[2], why)) {
+		fprintf(stderr, "ctl: %s: %s\n", argv[2], why);
+		return 2;
+	}
+	for (int i = 0; i < n; i++) {
+		char request[128];
+		snprintf(request, sizeof request, "{\"cmd\":\"%.64s\",\"tag\":%d}\n", cmds[i], i);
+		bad += !answer_fits(&s, argv[3], cmds[i], request);
+	}
+	if (argc == 4) {
+		bad += !answer_fits(&s, argv[3], "ledger", "{\"cmd\":\"ledger\",\"max\":512}\n");
+		bad += !answer_fits(
+		        &s, argv[3], "exchanges", "{\"cmd\":\"exchanges\",\"max\":1}\n");
+		bad += !answer_fits(&s, argv[3], "status", "not JSON\n");
+	}
+	schema_close(&s);
+	return bad != 0;
+}
+
 int main(int argc, char **argv)
 {
+	if (argc >= 4 && strcmp(argv[1], "schema") == 0)
+		return check_schema(argc, argv);
 	if (argc >= 4 && strcmp(argv[1], "get") == 0) {
 		for (int i = 3; i < argc; i++) {
 			char value[256];
@@ -217,7 +271,8 @@ int main(int argc, char **argv)
 		dashes++;
 	if (argc < 6 || strcmp(argv[1], "await") != 0 || dashes > argc - 2 || dashes == 3) {
 		fputs("usage: ctl get SOCKET FIELD...\n"
-		      "       ctl await SECONDS SOCKET... -- CONDITION...\n",
+		      "       ctl await SECONDS SOCKET... -- CONDITION...\n"
+		      "       ctl schema SCHEMA SOCKET [CMD...]\n",
 		        stderr);
 		return 2;
 	}

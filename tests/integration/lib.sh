@@ -83,14 +83,16 @@ check() {
 
 # begin NAME ARGUMENTS...: starts an agent, and does not wait. What is put before the command
 # (variables, an `ip netns exec`), its key file ("": none) and its state directory may be set.
-before=() key=$dir/flock.key state=
+# Without train=train it keeps membership alone.
+before=() key=$dir/flock.key state= train=
 begin() {
 	local name=$1
 	shift
 	[ ! -e "$dir/$name.log" ] || mv "$dir/$name.log" "$dir/$name.log.old"
 	env "${before[@]}" "$dunlin" agent --name "$name" --state-dir "${state:-$dir/$name}" \
 		--socket "$dir/$name.sock" ${key:+--key "$key"} --log-format json \
-		--log-level debug "$@" >"$dir/$name.out" 2>"$dir/$name.log" </dev/null &
+		--log-level debug "--${train:-no-train}" "$@" \
+		>"$dir/$name.out" 2>"$dir/$name.log" </dev/null &
 	pid[$name]=$!
 	: >"$dir/running/$!"
 }

@@ -102,7 +102,7 @@ checkpoint-000000000150.safetensors checkpoint-000000000175.safetensors \
 checkpoint-000000000200.safetensors final.safetensors"
 train --out again >/dev/null 2>&1
 is "the same config gives the same bits" cmp straight/final.safetensors again/final.safetensors
-train --out other --seed 2 >/dev/null 2>&1
+train --out other --train-seed 2 >/dev/null 2>&1
 is "another seed gives others" bash -c '! cmp -s straight/final.safetensors other/final.safetensors'
 
 # --- stop and resume

@@ -51,6 +51,7 @@ static void sample_init(struct sample *s)
 	        .arch = &s->arch,
 	        .state = {.step = 1200,
 	                .samples = 76800,
+	                .others = 230400,
 	                .epoch = 1,
 	                .sample = 16800,
 	                .n_train = 60000,

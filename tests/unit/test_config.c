@@ -164,7 +164,7 @@ static void test_problems_name_key_line_and_nearest(void **state)
 	expect("{\"train\": 3}", "f.json:1: train: wants an object of settings, not a number\n");
 	expect("{\"model\": \"cmn\"}",
 	        "f.json:1: model: \"cmn\" is not one of mlp, cnn; did you mean \"cnn\"?\n");
-	expect("{\"run\": {\"out\": \"\"}}", "f.json:1: run.out: may not be empty\n");
+	expect("{\"run\": {\"device\": \"\"}}", "f.json:1: run.device: may not be empty\n");
 	expect("[]", "f.json:1: a config is an object, {…}, not a list\n");
 	expect_inside("{\"train.lr\": 1}", "unknown key \"train.lr\"; sections are nested");
 	expect_inside(

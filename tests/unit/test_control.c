@@ -4,7 +4,7 @@
  * client waits. The core behind it is a real one that was told of members. */
 #include "agent/control.h"
 #include "agent/jsontext.h"
-#include "tests/unit/support.h"
+#include "tests/unit/replies.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -202,7 +202,8 @@ static bool get_line(struct fixture *f, int fd, struct buf *line)
 	}
 }
 
-static cJSON *hear(struct fixture *f, int fd)
+/* An answer, to that request; NULL: to any. */
+static cJSON *hear_to(struct fixture *f, int fd, const char *request)
 {
 	struct buf line;
 	buf_init(&line, 32 << 20);
@@ -211,13 +212,19 @@ static cJSON *hear(struct fixture *f, int fd)
 	if (!cJSON_IsObject(o))
 		fail_msg("no JSON: %s", line.data);
 	buf_close(&line);
+	reply_check(request, o);
 	return o;
+}
+
+static cJSON *hear(struct fixture *f, int fd)
+{
+	return hear_to(f, fd, NULL);
 }
 
 static cJSON *ask(struct fixture *f, int fd, const char *request)
 {
 	put(f, fd, request, strlen(request));
-	return hear(f, fd);
+	return hear_to(f, fd, request);
 }
 
 static void expect_end(struct fixture *f, int fd)
@@ -281,6 +288,10 @@ static void test_status(void **state)
 	assert_int_equal(at(at(o, "net"), "half_open")->valueint, 12);
 	assert_int_equal(at(at(o, "membership"), "probes")->valueint, 0);
 	assert_int_equal(at(o, "rss_kb")->valueint, 77);
+	assert_int_equal(at(at(o, "health"), "score")->valueint, 0);
+	assert_string_equal(
+	        at(at(o, "health"), "words")->valuestring, "keeps membership only; all is well");
+	assert_true(cJSON_IsNull(at(o, "training")));
 	cJSON_Delete(o);
 	o = ask(&f, fd, "{\"cmd\":\"version\",\"tag\":-1.5}\r\n");
 	assert_true(at(o, "tag")->valuedouble == -1.5);
@@ -348,7 +359,7 @@ static void test_nonsense(void **state)
 	int fd = dial(&f);
 	expect_error(
 	        &f, fd, "{\"cmd\":\"leaf\"}\n", "unknown cmd \"leaf\"; did you mean \"leave\"?");
-	expect_error(&f, fd, "{\"cmd\":\"zzzzzz\"}\n", "there are status, peers, leave, version");
+	expect_error(&f, fd, "{\"cmd\":\"zzzzzz\"}\n", "there are status, peers, ledger, exch");
 	expect_error(&f, fd, "hello\n", "not JSON: column 1: a value was wanted");
 	expect_error(&f, fd, "[1]\n", "a request is an object");
 	expect_error(&f, fd, "{}\n", "cmd wants one of");

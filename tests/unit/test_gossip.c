@@ -181,6 +181,29 @@ static void accused_we_say_no(void **s)
 	end(&f);
 }
 
+/* Agents of another run or model are no part of this run, and a peer may tell its count itself. */
+static void the_clock_is_the_runs(void **s)
+{
+	(void)s;
+	struct fixture f;
+	begin(&f, 8);
+	struct gossip_update other = record(1, 1);
+	other.record.status.model = 9;
+	assert_true(gossip(&f, other));
+	assert_int_equal(gossip_clock(f.g), 0);
+	assert_true(gossip(&f, record(2, 1)));
+	assert_int_equal(gossip_clock(f.g), 100);
+	step(&f, (struct gossip_event){.kind = EVENT_SAMPLES, .samples = {id(2), 130}});
+	assert_int_equal(gossip_clock(f.g), 130);
+	step(&f, (struct gossip_event){.kind = EVENT_SAMPLES, .samples = {id(2), 120}});
+	step(&f, (struct gossip_event){.kind = EVENT_SAMPLES, .samples = {id(1), 500}});
+	step(&f, (struct gossip_event){.kind = EVENT_SAMPLES, .samples = {id(3), 500}});
+	step(&f, (struct gossip_event){
+	                 .kind = EVENT_SAMPLES, .samples = {id(2), GOSSIP_SAMPLES_MAX + 1}});
+	assert_int_equal(gossip_clock(f.g), 130);
+	end(&f);
+}
+
 static void the_dead_stay_dead(void **s)
 {
 	(void)s;
@@ -515,6 +538,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(only_later_news_counts),
 	        cmocka_unit_test(accused_we_say_no),
+	        cmocka_unit_test(the_clock_is_the_runs),
 	        cmocka_unit_test(the_dead_stay_dead),
 	        cmocka_unit_test(a_new_process_begins_anew),
 	        cmocka_unit_test(accusers_must_be_known_and_others),

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Batches are a function of (seed, epoch, place): the same again, from a saved position, with and
- * without the thread. Each epoch visits each sample once. Augmentation moves pixels as it says. */
+ * without the thread, as floats and as bytes for a device that makes images by itself. Each epoch
+ * visits each sample once. Augmentation moves pixels as it says. */
 #include "model/augment.h"
+#include "model/device.h"
 
 #include <math.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -52,6 +55,42 @@ static struct loader_config config(int64_t batch, int ahead)
 	        .ahead = ahead};
 }
 
+/* A device that makes images, as far as a loader knows one. */
+static int blocks, blocks_max = 1000;
+static bool device_failed;
+
+static void *host_alloc(struct device *d, size_t bytes)
+{
+	(void)d;
+	if (blocks == blocks_max)
+		return NULL;
+	blocks++;
+	return aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+static void host_release(struct device *d, void *p)
+{
+	(void)d;
+	blocks -= p != NULL;
+	free(p);
+}
+
+static int images(struct device *d, struct program *p, const struct device_images *b, struct err *e)
+{
+	(void)d, (void)p, (void)b;
+	return err_set(e, ERR_UNSUPPORTED, "not here");
+}
+
+static int settle(struct device *d, struct err *e)
+{
+	(void)d;
+	return device_failed ? err_set(e, ERR_DEVICE, "it fell off the bus") : 0;
+}
+
+static const struct backend makes_images = {
+        .host_alloc = host_alloc, .host_release = host_release, .images = images, .settle = settle};
+static struct device maker = {.backend = &makes_images};
+
 static struct loader *start(const struct loader_config *c, struct loader_position at)
 {
 	struct loader *l;
@@ -61,12 +100,26 @@ static struct loader *start(const struct loader_config *c, struct loader_positio
 	return l;
 }
 
+/* The floats of a sample, made in room if the batch is bytes. */
+static const float *sample(const struct batch *b, int64_t i, float *room)
+{
+	static const struct augment_move still = {.zoom = 1};
+	assert_true(!b->x == !!b->pixels);
+	if (b->x)
+		return b->x + i * SIZE;
+	augment_apply(
+	        b->moves ? &b->moves[i] : &still, &b->shape, b->table, b->pixels + i * SIZE, room);
+	return room;
+}
+
 static void assert_same(const struct batch *a, const struct batch *b)
 {
+	float one[SIZE], other[SIZE];
 	assert_int_equal(a->count, b->count);
 	assert_int_equal(a->epoch, b->epoch);
 	assert_memory_equal(a->labels, b->labels, (size_t)a->count * sizeof *a->labels);
-	assert_memory_equal(a->x, b->x, (size_t)a->count * SIZE * sizeof *a->x);
+	for (int64_t i = 0; i < a->count; i++)
+		assert_memory_equal(sample(a, i, one), sample(b, i, other), SIZE * sizeof *a->x);
 }
 
 /* Two loaders side by side, n batches. */
@@ -89,7 +142,13 @@ static void test_thread_changes_nothing(void **state)
 		for (int ahead = 1; ahead <= LIMIT_READ_AHEAD; ahead += 5) {
 			struct loader_config threaded = config(batch, ahead);
 			compare(&plain, &threaded, 20);
+			threaded.dev = &maker;
+			compare(&plain, &threaded, 20);
 		}
+		same.dev = &maker;
+		compare(&plain, &same, 20);
+		plain.augment = same.augment = (struct augment){0};
+		compare(&plain, &same, 20);
 	}
 }
 
@@ -111,12 +170,63 @@ static void test_resumes_anywhere(void **state)
 			assert_int_equal(at.epoch, before * 7 / COUNT);
 			assert_int_equal(at.sample, before * 7 % COUNT);
 			loader_free(first);
+			c.dev = before % 2 ? &maker : NULL;
 			struct loader *second = start(&c, at);
 			for (int i = 0; i < 9; i++)
 				assert_same(loader_next(straight), loader_next(second));
 			loader_free(straight);
 			loader_free(second);
 		}
+}
+
+/* A look ahead gives what comes next, moves nothing on, and lets the batch that is held be. */
+static void test_looks_ahead(void **state)
+{
+	(void)state;
+	for (int k = 0; k < 6; k++) {
+		struct loader_config c = config(5, k % 3), plain = config(5, 0);
+		c.dev = k < 3 ? NULL : &maker;
+		struct loader *l = start(&c, (struct loader_position){0});
+		struct loader *p = start(&plain, (struct loader_position){0});
+		for (int i = 0; i < 20; i++) {
+			const struct batch *held = loader_next(l), *want = loader_next(p), *next;
+			struct loader_position at = loader_position(l);
+			while (!(next = loader_peek(l)) && c.ahead)
+				sched_yield();
+			assert_true(next == loader_peek(l));
+			assert_same(held, want);
+			assert_int_equal(loader_position(l).sample, at.sample);
+			if (!c.ahead) {
+				assert_null(next);
+				continue;
+			}
+			assert_true(loader_next(l) == next);
+			assert_same(next, loader_next(p));
+		}
+		loader_free(l);
+		loader_free(p);
+	}
+}
+
+/* Nothing comes behind the last batch, and the first one again after rewinding. */
+static void test_looks_no_further_than_the_end(void **state)
+{
+	(void)state;
+	struct loader_config c = config(COUNT, 2);
+	c.shuffle = false;
+	struct loader *l = start(&c, (struct loader_position){0});
+	for (int i = 0; i < 20; i++) {
+		const struct batch *next;
+		while (!(next = loader_peek(l)))
+			sched_yield();
+		assert_true(loader_next(l) == next);
+		assert_null(loader_peek(l));
+		if (i % 2)
+			assert_null(loader_next(l));
+		assert_null(loader_peek(l));
+		loader_rewind(l);
+	}
+	loader_free(l);
 }
 
 static void test_each_epoch_visits_each_sample_once(void **state)
@@ -337,6 +447,21 @@ static void test_refuses(void **state)
 	refuse(c, 0, ERR_INVALID, "scale");
 	c.augment.scale = NAN;
 	refuse(c, 0, ERR_INVALID, "scale");
+	c = config(4, 1);
+	c.dev = &maker;
+	blocks_max = 0;
+	refuse(c, 0, ERR_NOMEM, "no memory for 2 batches of 4");
+	device_failed = true;
+	refuse(c, 0, ERR_DEVICE, "bus");
+	device_failed = false;
+	blocks_max = 1000;
+}
+
+static int all_given_back(void **state)
+{
+	(void)state;
+	assert_int_equal(blocks, 0);
+	return 0;
 }
 
 int main(void)
@@ -344,6 +469,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_thread_changes_nothing),
 	        cmocka_unit_test(test_resumes_anywhere),
+	        cmocka_unit_test(test_looks_ahead),
+	        cmocka_unit_test(test_looks_no_further_than_the_end),
 	        cmocka_unit_test(test_each_epoch_visits_each_sample_once),
 	        cmocka_unit_test(test_seeds_and_epochs_differ),
 	        cmocka_unit_test(test_fixed_order_ends_and_rewinds),
@@ -353,5 +480,5 @@ int main(void)
 	        cmocka_unit_test(test_draws_cover_the_range),
 	        cmocka_unit_test(test_refuses),
 	};
-	return cmocka_run_group_tests_name("loader", tests, make_data, NULL);
+	return cmocka_run_group_tests_name("loader", tests, make_data, all_given_back);
 }

@@ -283,6 +283,27 @@ static void test_addresses(void **state)
 	assert_true(a.family == 6 && a.port == 0 && !hostport_any(&a));
 }
 
+static void test_progress(void **state)
+{
+	struct statedir d;
+	struct statedir_progress p = {0xabcdef0123456789, 1234567, 1700000000, 42}, q;
+	struct err e;
+	const char *none = "run 1 samples 99999999999999999999 day 1 bytes 1\n";
+	assert_int_equal(statedir_open(&d, path_in(state, "progressing"), &e), 0);
+	statedir_load_progress(&d, &q);
+	assert_true(q.run == 0 && q.samples == 0 && q.day_bytes == 0);
+	assert_int_equal(statedir_save_progress(&d, &p, &e), 0);
+	statedir_load_progress(&d, &q);
+	assert_memory_equal(&p, &q, sizeof p);
+	write_file(path_in(state, "progressing/progress"), none, strlen(none));
+	statedir_load_progress(&d, &q);
+	assert_true(q.run == 0 && q.samples == 0);
+	write_file(path_in(state, "progressing/progress"), "run", 3);
+	statedir_load_progress(&d, &q);
+	assert_true(q.run == 0 && q.day_start_s == 0);
+	statedir_close(&d);
+}
+
 static void test_greeting(void **state)
 {
 	(void)state;
@@ -297,14 +318,16 @@ static void test_greeting(void **state)
 	buf_init(&out, 65536);
 	assert_int_equal(greeting_print(&g, &out), 0);
 	assert_non_null(strstr(out.data, "dunlin 0000000000000000"));
-	assert_non_null(strstr(out.data, "listening on 0.0.0.0:7946\n"));
+	assert_non_null(strstr(out.data, "listening on 0.0.0.0:7946\njoin"));
 	assert_non_null(strstr(out.data,
 	        "join from elsewhere:  dunlin agent --config 'it'\\''s mine.json' --key a.key "
 	        "--key 'b c.key' --seed '[2001:db8::5]:7946'\n"));
 	c.agent.dialable = false;
+	g.device = "cpu: no GPU";
 	out.len = 0;
 	assert_int_equal(greeting_print(&g, &out), 0);
 	assert_null(strstr(out.data, "--seed"));
+	assert_non_null(strstr(out.data, "7946\ntrains on cpu: no GPU\n"));
 	buf_close(&out);
 	config_close(&c);
 }
@@ -319,6 +342,7 @@ int main(void)
 	        cmocka_unit_test(test_whom_to_remember),
 	        cmocka_unit_test(test_places),
 	        cmocka_unit_test(test_addresses),
+	        cmocka_unit_test(test_progress),
 	        cmocka_unit_test(test_greeting),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);

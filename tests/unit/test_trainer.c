@@ -300,6 +300,197 @@ static void test_parts_share_normalisation(void **state)
 	config_close(&c);
 }
 
+/* The schedule of one of three agents is the flock's: it goes by the whole set and by what the
+ * others have done. */
+static void test_flock_clock(void **state)
+{
+	struct config c;
+	struct step_result r, q;
+	struct err e;
+
+	small_config(&c, *state);
+	c.train.schedule = SCHEDULE_COSINE;
+	c.train.warmup_epochs = 0.5;
+	struct trainer *alone = make(&c);
+
+	c.data.partition.kind = PARTITION_SHARD;
+	c.data.partition.parts = 3;
+	struct trainer *t = make(&c);
+
+	assert_int_equal(t->n_train, 30);
+	assert_int_equal(t->schedule.total, 60);
+	assert_int_equal(trainer_flock(t, false, &e), 0);
+	assert_int_equal(t->n_whole, 90);
+	assert_int_equal(t->schedule.total, 180);
+	assert_int_equal(t->schedule.warmup, 45);
+	assert_int_equal(trainer_steps_total(t), 23);
+	run_steps(alone, 15);
+	trainer_set_others(t, 120);
+	trainer_set_others(t, 7); /* never falls */
+	assert_int_equal(trainer_clock(t), 120);
+	assert_int_equal(trainer_epoch(t), 1);
+	assert_int_equal(trainer_step(alone, &r, &e), 0);
+	assert_int_equal(trainer_step(t, &q, &e), 0);
+	assert_true(r.lr == q.lr && r.lr < c.train.optim.lr);
+	assert_int_equal(q.samples, 8); /* its own */
+	assert_false(trainer_done(t));
+	trainer_set_others(t, 172);
+	assert_true(trainer_done(t));
+
+	/* Who is no one of a flock has no others, not even by a checkpoint. */
+	trainer_set_others(alone, 1000);
+	assert_false(trainer_done(alone));
+	trainer_free(t);
+	trainer_free(alone);
+	config_close(&c);
+}
+
+static double length(const float *a, const float *b, size_t from, size_t to)
+{
+	double sum = 0;
+
+	for (size_t i = from; i < to; i++) {
+		double d = b != NULL ? (double)a[i] - (double)b[i] : (double)a[i];
+
+		sum += d * d;
+	}
+	return sqrt(sum);
+}
+
+/* Against the path measured from copies, and the norms against the gradients. */
+static void test_path_and_norms(void **state)
+{
+	for (int kind = 0; kind < 3; kind++) {
+		double path = 0, norms = 0;
+		struct config c;
+		struct err e;
+
+		small_config(&c, *state);
+		c.train.optim.kind = kind == 2 ? OPTIM_ADAMW : OPTIM_SGD;
+		c.train.optim.nesterov = kind == 1;
+		struct trainer *t = make(&c);
+		const size_t n = t->arch.n_total;
+
+		assert_int_equal(trainer_flock(t, true, &e), 0);
+		for (int i = 1; i <= 80; i++) {
+			float *before = params_of(t);
+
+			run_steps(t, 1);
+			float *after = params_of(t);
+
+			path += length(after, before, 0, n);
+			t->dev->backend->download(t->dev, before, t->net->grads, n * sizeof *after);
+			norms = 0;
+			for (int v = 0; v < t->arch.n_views; v++)
+				norms += length(before, NULL, t->arch.views[v].offset,
+				        t->arch.views[v].offset + t->arch.views[v].count);
+			assert_true(fabs(t->layer_norms - norms) <= 1e-6 * norms);
+			free(before);
+			free(after);
+			if (kind == 0 && i == 16)
+				assert_true(fabs(t->moved - path) < 1e-3 * path);
+		}
+		/* Estimated from every 16th step; of AdamW only a bound. */
+		assert_true(t->moved > 0.5 * path && (kind == 2 || t->moved < 2 * path));
+		trainer__params_set(t);
+		assert_true(t->moved == 0);
+		trainer_free(t);
+		config_close(&c);
+	}
+}
+
+/* From one agent to another that is at the same place: the next steps are the same, bit by bit. */
+static void test_state_of_a_peer(void **state)
+{
+	for (int kind = 0; kind < 2; kind++) {
+		struct trainer_state s, wrong;
+		struct config c, d;
+		struct err e;
+
+		small_config(&c, *state);
+		small_config(&d, *state);
+		c.train.optim.kind = d.train.optim.kind = kind == 1 ? OPTIM_ADAMW : OPTIM_SGD;
+		d.train.seed++;
+		struct trainer *a = make(&c), *b = make(&d), *same = make(&d);
+		const size_t n = a->arch.n_total, all = (size_t)trainer_vectors(a) * n;
+		float *p = malloc(all * sizeof *p);
+
+		assert_non_null(p);
+		assert_int_equal(trainer_vectors(a), kind == 1 ? 3 : 2);
+		run_steps(a, 5);
+		run_steps(b, 5);
+		run_steps(same, 5);
+		trainer_get_state(a, p, &s);
+		wrong = s;
+		wrong.optimizer ^= 1;
+		assert_int_equal(trainer_adopt_state(b, p, &wrong, &e), ERR_MISMATCH);
+		wrong = s;
+		wrong.optim_steps = UINT64_MAX;
+		assert_int_equal(trainer_adopt_state(b, p, &wrong, &e), ERR_INVALID);
+		float keep = p[all - 1];
+
+		p[all - 1] = -INFINITY;
+		assert_int_equal(trainer_adopt_state(b, p, &s, &e), ERR_NONFINITE);
+		p[all - 1] = -1;
+		if (kind == 1) /* nothing squared is negative */
+			assert_int_equal(trainer_adopt_state(b, p, &s, &e), ERR_INVALID);
+		p[all - 1] = keep;
+		run_steps(b, 1);
+		run_steps(same, 1);
+		assert_alike(b, same, true); /* nothing has happened */
+		run_steps(a, 1);
+		trainer_get_state(a, p, &s);
+		b->optim.steps += 100;
+		assert_int_equal(trainer_adopt_state(b, p, &s, &e), 0);
+		assert_int_equal(b->optim.steps, a->optim.steps);
+		run_steps(a, 4);
+		run_steps(b, 4);
+		assert_alike(a, b, true);
+		free(p);
+		trainer_free(a);
+		trainer_free(b);
+		trainer_free(same);
+		config_close(&c);
+		config_close(&d);
+	}
+}
+
+/* A part of a large test set is spread over all of it. */
+static void test_part_of_the_test_set(void **state)
+{
+	enum { MANY = 5000, PART_SAMPLES = 2000 }; /* run.eval_samples's default */
+	static uint8_t pixels[16 + MANY * SIDE * SIDE] = {
+	        0, 0, 8, 3, 0, 0, MANY >> 8, MANY & 255, 0, 0, 0, SIDE, 0, 0, 0, SIDE};
+	static uint8_t classes[8 + MANY] = {0, 0, 8, 1, 0, 0, MANY >> 8, MANY & 255};
+	struct eval_result v, w;
+	struct config c;
+	struct err e;
+
+	small_config(&c, *state);
+	for (int i = 0; i < MANY; i++) {
+		classes[8 + i] = (uint8_t)(i % CLASSES);
+		memset(pixels + 16 + i * SIDE * SIDE, i % 251, SIDE * SIDE);
+	}
+	snprintf(c.data.test_images, sizeof c.data.test_images, "%s/many", (char *)*state);
+	snprintf(c.data.test_labels, sizeof c.data.test_labels, "%s/classes", (char *)*state);
+	write_file(c.data.test_images, pixels, sizeof pixels);
+	write_file(c.data.test_labels, classes, sizeof classes);
+	struct trainer *t = make(&c);
+
+	assert_int_equal(trainer_flock(t, false, &e), 0);
+	for (uint32_t i = 0; i < PART_SAMPLES; i++)
+		assert_int_equal(t->part_index[i], i * 5 / 2);
+	assert_int_equal(trainer_evaluate(t, EVAL_TEST_PART, &v, &e), 0);
+	assert_int_equal(v.count, PART_SAMPLES);
+	assert_int_equal(trainer_evaluate(t, EVAL_TEST, &w, &e), 0);
+	assert_int_equal(w.count, MANY);
+	assert_true(v.loss != w.loss && fabs(v.loss - w.loss) < 0.1 * w.loss);
+	assert_int_equal(trainer_evaluate(t, EVAL_TEST_PART, &w, &e), 0);
+	assert_true(v.loss == w.loss); /* the same ones again */
+	trainer_free(t);
+	config_close(&c);
+}
+
 static void test_failures_say_what(void **state)
 {
 	enum trainer_part part;
@@ -337,6 +528,10 @@ int main(void)
 	        cmocka_unit_test(test_misfit_changes_nothing),
 	        cmocka_unit_test(test_best_is_validation),
 	        cmocka_unit_test(test_parts_share_normalisation),
+	        cmocka_unit_test(test_flock_clock),
+	        cmocka_unit_test(test_path_and_norms),
+	        cmocka_unit_test(test_state_of_a_peer),
+	        cmocka_unit_test(test_part_of_the_test_set),
 	        cmocka_unit_test(test_failures_say_what),
 	};
 
