@@ -7,7 +7,7 @@
  * small requests. Each line on stdin is one round, of which both stamp the beginning and the end:
  *
  *     exchange fp32|bf16 fast|sodium    a bulk transfer of WORDS parameters each way on a new
- *                                       connection: sealed, opened, checked, merged
+ *                                       connection: rounded, sealed, opened, checked, merged
  *     plain fp32|bf16                   the same bytes each way: no cipher, no check, no merge
  *     request fp32|bf16|idle            small requests, one after the other, during a transfer
  *
@@ -58,6 +58,8 @@ struct peer {
 	int id; /* 0: the parent, who accepts */
 	size_t count;
 	float *x, *snapshot, *staging;
+	uint8_t *words; /* the snapshot as it travels: itself, or rounded */
+	uint8_t *rounded;
 	int sync;     /* plain, blocking */
 	int listener; /* the parent's */
 	struct sockaddr_in address;
@@ -148,10 +150,9 @@ static float value(int id, size_t i)
 static float as_sent(int format, float x)
 {
 	uint8_t wire[4];
-	const float zero = 0;
 	struct convert_sums sums = {0};
 	convert_best()->pack((enum convert_format)format, wire, &x, 1);
-	convert_best()->take((enum convert_format)format, &x, wire, &zero, 1, false, &sums);
+	convert_best()->take((enum convert_format)format, &x, wire, NULL, 1, false, &sums);
 	return x;
 }
 
@@ -205,10 +206,12 @@ static void transfer(struct peer *p, const struct order *o, int fd)
 	        .we_dialled = p->id == 1,
 	        .aead = aead_list[o->aead],
 	        .format = (enum convert_format)o->format,
-	        .send = p->snapshot,
+	        .send = p->words,
+	        .send_count = p->count,
 	        .staging = p->staging,
+	        .receive_count = p->count,
+	        .ours = p->words,
 	        .difference = true,
-	        .count = p->count,
 	        .arg = p,
 	        .done_cb = on_done,
 	};
@@ -225,6 +228,16 @@ static void transfer(struct peer *p, const struct order *o, int fd)
 	}
 }
 
+/* An agent's snapshot comes rounded; here that is a part of what the exchange costs. */
+static void round_words(struct peer *p, const struct order *o)
+{
+	p->words = (uint8_t *)p->snapshot;
+	if (o->format == CONVERT_FP32)
+		return;
+	convert_best()->pack((enum convert_format)o->format, p->rounded, p->snapshot, p->count);
+	p->words = p->rounded;
+}
+
 static void exchange(struct peer *p, const struct order *o, struct stamps *s)
 {
 	int fd = connection(p);
@@ -235,6 +248,7 @@ static void exchange(struct peer *p, const struct order *o, struct stamps *s)
 	meet(p);
 	double cpu = cpu_s();
 	s->begin_ns = uv_hrtime();
+	round_words(p, o);
 	transfer(p, o, fd);
 	convert_best()->add(p->x, p->staging, BETA, p->count);
 	s->end_ns = uv_hrtime();
@@ -333,6 +347,7 @@ static void requests(struct peer *p, const struct order *o, struct stamps *s)
 		int fd = connection(p);
 		fill(p);
 		memcpy(p->snapshot, p->x, p->count * sizeof *p->x);
+		round_words(p, o);
 		meet(p);
 		transfer(p, o, fd);
 	} else {
@@ -365,9 +380,11 @@ static void peer_open(struct peer *p)
 	p->x = convert_vector(p->count);
 	p->snapshot = convert_vector(p->count);
 	p->staging = convert_vector(p->count);
+	p->rounded = (uint8_t *)convert_vector(p->count / 2 + 1);
 	p->read_buf = malloc(cap);
-	must(p->x && p->snapshot && p->staging && p->read_buf, "memory");
+	must(p->x && p->snapshot && p->staging && p->rounded && p->read_buf, "memory");
 	memset(p->snapshot, 0, bytes);
+	memset(p->rounded, 0, bytes / 2);
 	memset(p->staging, 0, bytes);
 	p->sync = connection(p);
 	p->control = connection(p);
