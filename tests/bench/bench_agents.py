@@ -169,13 +169,18 @@ def finish(agents, seconds=RUN_S_MAX):
         known = [s["training"] for s in last if s]
         if begin is None and any(t["step"] > 0 for t in known):
             begin = now
-        if over is None and any(t["phase"] in ("merging", "finished") for t in known):
+        if over is None and any(map(run_over, filter(None, last))):
             over = now
         if all(s and finished(s) for s in last):
             return last, over - begin
         if now > deadline:
             raise Failed(f"the run has not ended within {seconds} s")
         time.sleep(POLL_S)
+
+
+def run_over(status):
+    """All samples are trained."""
+    return status["training"]["phase"] in ("merging", "finished")
 
 
 def finished(status):

@@ -152,7 +152,7 @@ static float as_sent(int format, float x)
 	uint8_t wire[4];
 	struct convert_sums sums = {0};
 	convert_best()->pack((enum convert_format)format, wire, &x, 1);
-	convert_best()->take((enum convert_format)format, &x, wire, NULL, 1, false, &sums);
+	convert_best()->take((enum convert_format)format, &x, wire, NULL, 1, TAKE_WORDS, &sums);
 	return x;
 }
 
