@@ -535,6 +535,7 @@ void flock_start(struct flock_agent *f, struct node *node, bool alone)
 	struct learner_callbacks cb = {.arg = f,
 	        .steps_cb = on_steps,
 	        .snapshot_cb = on_snapshot,
+	        .measured_cb = flock__measured,
 	        .applied_cb = on_applied,
 	        .state_cb = on_state,
 	        .adopted_cb = on_adopted,

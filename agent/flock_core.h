@@ -125,11 +125,13 @@ struct flock_agent {
 	float *staging;
 	bool snapping;      /* the learner writes snapshot */
 	bool snap_matters;  /* the exchange still wants the one on its way */
-	bool snap_sketched; /* it makes a sketch, too */
+	bool snap_sketched; /* it makes a sketch that is to be told */
 	bool sketching;     /* a worker reads snapshot and staging */
-	struct bulk *bulk;  /* NULL: none under way */
+	bool measuring;     /* the device reads staging */
+	struct learner_measure measure;
+	struct bulk *bulk; /* NULL: none under way */
 	bool bulk_matters;
-	struct exchange_event moved; /* that waits for a sketch */
+	struct exchange_event moved; /* that waits for distances or a sketch */
 	bool moved_waits;
 	enum convert_format moving;
 	struct flock_wire wire;
@@ -198,7 +200,7 @@ struct flock_agent {
 static inline bool flock__exchange_idle(const struct flock_agent *f)
 {
 	return exchange_state(f->exchange) == EXCHANGE_IDLE && !f->snapping && !f->sketching &&
-	       !f->bulk;
+	       !f->measuring && !f->bulk;
 }
 
 /* flock.c */
@@ -232,8 +234,10 @@ void flock__exchange_steps(struct flock_agent *f, const struct learner_step *s, 
 bool flock__exchange_begin(struct flock_agent *f, bool final); /* false: nobody, or not now */
 void flock__exchange_offer(struct flock_agent *f, const struct peer_id *to, bool final);
 void flock__snapshot_taken(struct flock_agent *f, uint64_t step);
+void flock__exchange_measured(struct flock_agent *f, const double *group2); /* what came */
 
 /* flock_heard.c */
+void flock__measured(void *arg); /* the learner has */
 /* What came is sketched, judged, and goes on; without anything that waits, nothing. */
 void flock__exchange_sketched(struct flock_agent *f);
 void flock__heard(struct flock_agent *f, const struct exchange_result *r); /* it came about */

@@ -10,7 +10,7 @@
  * which receives y − Q(s) while it comes in. There is room for a snapshot in fp32, since peers may
  * want that and the end does; one in bf16 touches half of it. They are free for the next exchange
  * when learner, worker and transfer have let go of them; until then offers are answered with
- * "engaged".
+ * "engaged". How far away the peer is the transfer measures, or the learner's device where it can.
  *
  * What can fail: everything on the peer's side. The machine ends each exchange in one result, which
  * is told to gate (bytes, debts), partners (deadline, back-off, quarantine), clipping and ledger.
@@ -82,6 +82,18 @@ static uint64_t transfer_ms(const struct flock_agent *f, const struct peer_id *i
 	return partners_deadline(f->partners, id, f->n_total * convert_word(format));
 }
 
+void flock__exchange_measured(struct flock_agent *f, const double *group2)
+{
+	double sum = 0;
+	memcpy(f->distance2, group2, (size_t)f->groups->n * sizeof *group2);
+	for (int g = 0; g < f->groups->n; g++)
+		sum += group2[g];
+	f->has_distance2 = true;
+	f->own_factor =
+	        clip_factors(&f->clip, f->distance2, flock__moved(f), f->moved.moved.factor);
+	f->moved.moved.distance = sqrt(sum);
+}
+
 static void on_moved(void *arg, const struct bulk_result *r)
 {
 	struct flock_agent *f = arg;
@@ -98,19 +110,20 @@ static void on_moved(void *arg, const struct bulk_result *r)
 	e.moved.bytes_sent = r->bytes_sent;
 	e.moved.bytes_received = r->bytes_received;
 	e.moved.n = (uint8_t)f->groups->n;
-	f->has_distance2 = r->err.code == 0 && r->words > 0;
 	for (int g = 0; g < f->groups->n; g++)
 		e.moved.factor[g] = 1;
-	if (f->has_distance2) {
-		memcpy(f->distance2, r->group_distance2, sizeof f->distance2);
-		f->own_factor =
-		        clip_factors(&f->clip, f->distance2, flock__moved(f), e.moved.factor);
-		e.moved.distance = sqrt(r->distance2);
-	} else if (r->err.code != 0) {
+	if (r->err.code != 0)
 		log_debug("transfer: %s", r->err.msg);
-	}
 	f->moved = e;
 	f->moved_waits = true;
+	if (r->err.code == 0 && r->words > 0 && learner_measures(f->learner)) {
+		f->measuring = learner_measure(f->learner, f->staging, &f->measure);
+		if (!f->measuring) /* a full queue: the exchange runs into its deadline */
+			log_warn("exchange: the learner's queue is full");
+		return;
+	}
+	if (r->err.code == 0 && r->words > 0)
+		flock__exchange_measured(f, r->group_distance2);
 	flock__exchange_sketched(f);
 }
 
@@ -128,6 +141,7 @@ static void begin_move(struct flock_agent *f, const struct exchange_actions *a)
 	        .staging = f->staging,
 	        .receive_count = a->receives ? f->n_total : 0,
 	        .difference = true,
+	        .unmeasured = learner_measures(f->learner),
 	        .ours = f->snapshot,
 	        .n_groups = a->receives ? f->groups->n : 0, /* nothing comes, nothing is compared */
 	        .group_end = f->groups->end,
@@ -188,7 +202,8 @@ static void let_go(struct flock_agent *f)
 
 static void take_snapshot(struct flock_agent *f, enum convert_format format)
 {
-	assert(!f->snapping && !f->sketching); /* or we would have been engaged */
+	/* or we would have been engaged */
+	assert(!f->snapping && !f->sketching && !f->measuring);
 	f->snap_matters = true;
 	if (!flock__snapshot(f, format)) /* a full queue: the exchange runs into its deadline */
 		log_warn("exchange: the learner's queue is full");

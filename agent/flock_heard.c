@@ -3,6 +3,9 @@
  *
  *     transfer whole ──► a sketch of what came ──► judged ──► machine
  *
+ * The sketch is made by a worker, or by a device that measures what came anyway: it tells that of
+ * the difference, and sketches can be added.
+ *
  * Two questions are asked. Is it near what the peer's own sketch has told (flock__lied)? And has
  * the peer moved since we last met? In a symmetric exchange both sides go towards each other, by a
  * way that both know; and they train. One that sends the same parameters again did neither: it
@@ -35,7 +38,7 @@ static void on_hear(uv_work_t *w)
 	for (size_t at = 0; at < n; at += CHUNK) {
 		size_t k = n - at < CHUNK ? n - at : CHUNK;
 		struct convert_sums sums = {0};
-		c->take(f->moving, y, ours + at * word, NULL, k, false, &sums);
+		c->take(f->moving, y, ours + at * word, NULL, k, TAKE_WORDS, &sums);
 		c->add(y, f->staging + at, 1, k);
 		sketch_add(&f->heard, y, at, k);
 	}
@@ -49,6 +52,25 @@ static void on_heard(uv_work_t *w, int status)
 	f->has_heard = status == 0;
 	if (f->node)
 		flock__exchange_sketched(f);
+}
+
+void flock__measured(void *arg)
+{
+	struct flock_agent *f = arg;
+	f->measuring = false;
+	f->now_ms = uv_now(f->c.loop);
+	if (!f->moved_waits || !f->node)
+		return;
+	if (f->measure.finite) {
+		f->heard = f->sketch_next; /* of our snapshot, as it travelled */
+		for (int i = 0; i < SKETCH_BUCKETS; i++)
+			f->heard.bucket[i] += f->measure.sketch.bucket[i];
+		f->has_heard = true;
+		flock__exchange_measured(f, f->measure.group2);
+	} else {
+		f->moved.moved.code = ERR_NONFINITE;
+	}
+	flock__exchange_sketched(f);
 }
 
 /* Trained, by its own word. */

@@ -37,10 +37,11 @@ static bool due(const struct flock_agent *f, uint64_t every_ms, uint64_t far_ms)
 
 bool flock__snapshot(struct flock_agent *f, enum convert_format format)
 {
-	bool sketch = due(f, SKETCH_EVERY_MS, 0); /* what comes is judged by it */
+	bool tell = due(f, SKETCH_EVERY_MS, 0);             /* what comes is judged by it */
+	bool sketch = tell || learner_measures(f->learner); /* it is added to that of what comes */
 	f->snapping =
 	        learner_snapshot(f->learner, f->snapshot, format, sketch ? &f->sketch_next : NULL);
-	f->snap_sketched = f->snapping && sketch;
+	f->snap_sketched = f->snapping && tell;
 	return f->snapping;
 }
 

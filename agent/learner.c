@@ -219,6 +219,8 @@ static void tell(struct learner *l, const struct learner_job *j)
 		l->outstanding--;
 	if (j->what == LEARNER_SNAPSHOT && c->snapshot_cb != NULL)
 		c->snapshot_cb(c->arg, j->step);
+	else if (j->what == LEARNER_MEASURE && c->measured_cb != NULL)
+		c->measured_cb(c->arg);
 	else if (j->what == LEARNER_APPLY && c->applied_cb != NULL)
 		c->applied_cb(c->arg, j->step);
 	else if (j->what == LEARNER_GET && c->state_cb != NULL)
@@ -313,6 +315,18 @@ bool learner_snapshot(
 	return ask(
 	        l, &(struct learner_job){
 	                   .what = LEARNER_SNAPSHOT, .to = to, .format = format, .sketch = sketch});
+}
+
+bool learner_measures(const struct learner *l)
+{
+	return l->trainer->dev->backend->stage != NULL;
+}
+
+bool learner_measure(struct learner *l, const float *difference, struct learner_measure *to)
+{
+	assert(learner_measures(l));
+	return ask(l,
+	        &(struct learner_job){.what = LEARNER_MEASURE, .from = difference, .measure = to});
 }
 
 bool learner_apply(struct learner *l, const float *difference, const float *k, int n_groups)

@@ -51,6 +51,14 @@ struct learner_state {
 	double moved;
 };
 
+/* How long a difference is: Σ d² for each of learner_groups, and what a sketch makes of the trained
+ * parameters of it. */
+struct learner_measure {
+	double group2[EXCHANGE_GROUPS_MAX];
+	bool finite; /* all of it, statistics included */
+	struct sketch sketch;
+};
+
 struct learner_eval {
 	struct eval_result r;
 	uint64_t step, clock;
@@ -63,6 +71,7 @@ struct learner_callbacks { /* on the loop; any may be NULL */
 	void *arg;
 	void (*steps_cb)(void *arg, const struct learner_step *s, int n);
 	void (*snapshot_cb)(void *arg, uint64_t step);
+	void (*measured_cb)(void *arg);
 	void (*applied_cb)(void *arg, uint64_t step);
 	void (*state_cb)(void *arg, const struct learner_state *s);
 	/* Each err below: code 0, or what went wrong. A state that was not adopted changed nothing;
@@ -122,12 +131,17 @@ void learner_others(struct learner *l, uint64_t samples); /* trained by all othe
 
 /* Each ends in its callback, in the order in which they were asked for, between two steps (at once
  * when it does not train). A GPU's snapshot holds what a step left and comes some steps later, so
- * that its answer may come behind others. Of a device that has failed nothing is given any more:
- * failed_cb, and no answer. Buffers are borrowed until then. False: the queue is full. */
+ * that its answer may come behind others; so may what it measures. Of a device that has failed
+ * nothing is given any more: failed_cb, and no answer. Buffers are borrowed until then. False: the
+ * queue is full. */
 /* All parameters, as words of that format in to (of learner_buffer); sketch, which may be NULL,
- * gets that of the trained ones, before rounding. */
+ * gets that of the trained ones, as they are in to. */
 bool learner_snapshot(
         struct learner *l, void *to, enum convert_format format, struct sketch *sketch);
+/* Of n_total floats of learner_buffer, by the device, which keeps them for learner_apply: until
+ * then they must not change, unless they are measured again. Only where learner_measures. */
+bool learner_measures(const struct learner *l);
+bool learner_measure(struct learner *l, const float *difference, struct learner_measure *to);
 /* One k for each of learner_groups, copied; statistics move by the smallest. Of learner_buffer,
  * too. On a device that copies by itself a merge is added with the next step, and answered after
  * it; whatever is asked for later, and the end of training, finds it added. */

@@ -16,6 +16,7 @@
 
 enum learner_what {
 	LEARNER_SNAPSHOT,
+	LEARNER_MEASURE,
 	LEARNER_APPLY,
 	LEARNER_GET,
 	LEARNER_ADOPT,
@@ -25,10 +26,14 @@ enum learner_what {
 	LEARNER_DONE, /* from here on only told, never asked for */
 	LEARNER_FAILED,
 };
-/* A snapshot that the device makes by itself while training goes on. */
+/* What the device does by itself while training goes on: a snapshot, or measuring. */
 struct learner_copy {
 	struct learner *l;
+	enum learner_what what;
 	uint64_t step;
+	double squares
+	        [DEVICE_GROUPS_MAX]; /* as measured; what of them the request wants comes later */
+	struct learner_measure *measure; /* of the request */
 	atomic_bool under_way; /* set by the thread, cleared by whoever the device calls back on */
 };
 
@@ -55,7 +60,8 @@ struct learner_job {
 	void *to;          /* borrowed from the loop until the callback */
 	const float *from; /* the same */
 	enum convert_format format;
-	struct sketch *sketch; /* the same; NULL: none is wanted */
+	struct sketch *sketch;           /* the same; NULL: none is wanted */
+	struct learner_measure *measure; /* the same */
 	float k[EXCHANGE_GROUPS_MAX];
 	bool whole;
 	char name[LEARNER_NAME];
@@ -128,6 +134,17 @@ void learner__pop(struct learner_queue *q, struct learner_job *j);
 
 /* The thread, from its beginning to its end. arg is the learner. */
 void *learner__thread(void *arg);
+
+/* From the thread, or one of the device's. */
+void learner__answer(struct learner *l, const struct learner_job *j);
+/* The first failure is told, and ends the training. */
+void learner__fail(struct learner *l, const struct err *e);
+
+/* What the device gave is worth something; false: it has failed, and that is told. */
+bool learner__sound(struct learner *l);
+/* True: it is there. Otherwise the device is at it, or has failed. */
+bool learner__snapshot(struct learner *l, const struct learner_job *j);
+bool learner__measure(struct learner *l, const struct learner_job *j);
 
 /* Behind a step: a copy when one is due. */
 void learner__keep(struct learner *l, double now_s);

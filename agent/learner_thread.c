@@ -67,7 +67,7 @@ static bool replace(struct learner_queue *q, const struct learner_job *j)
 	return false;
 }
 
-static void answer(struct learner *l, const struct learner_job *j)
+void learner__answer(struct learner *l, const struct learner_job *j)
 {
 	pthread_mutex_lock(&l->lock);
 	if (!replace(&l->answers, j))
@@ -91,7 +91,7 @@ static void tell_step(struct learner *l, const struct learner_step *s)
 	uv_async_send(&l->wake);
 }
 
-static void fail(struct learner *l, const struct err *e)
+void learner__fail(struct learner *l, const struct err *e)
 {
 	if (l->failed.code != 0)
 		return;
@@ -99,8 +99,8 @@ static void fail(struct learner *l, const struct err *e)
 
 	l->failed = *e;
 	if (e->code == ERR_DEVICE && learner__keep_save(l, &j))
-		answer(l, &j);
-	answer(l, &(struct learner_job){.what = LEARNER_FAILED, .err = *e});
+		learner__answer(l, &j);
+	learner__answer(l, &(struct learner_job){.what = LEARNER_FAILED, .err = *e});
 }
 
 static void watch_metrics(struct learner *l)
@@ -186,7 +186,7 @@ static void adopt(struct learner *l, struct learner_job *j)
 static void merge_failed(struct learner *l, struct err *e)
 {
 	err_prefix(e, "add to the parameters");
-	fail(l, e);
+	learner__fail(l, e);
 }
 
 /* Whoever waits for a merge that a step has added hears of it. */
@@ -196,7 +196,7 @@ static void tell_merged(struct learner *l)
 		return;
 	l->merging = false;
 	l->merge.step = l->trainer->step;
-	answer(l, &l->merge);
+	learner__answer(l, &l->merge);
 }
 
 /* What no step has added is added now: somebody looks, or there are no steps. */
@@ -235,90 +235,6 @@ static void apply(struct learner *l, const struct learner_job *j)
 	tell_merged(l);
 }
 
-/* On a thread of the device's, or on ours when it has failed: then nobody is to use what came. */
-static void copied(void *arg, int rc)
-{
-	struct learner_copy *c = arg;
-	struct learner *l = c->l;
-	const uint64_t step = c->step;
-
-	atomic_store(&c->under_way, false);
-	if (rc == 0)
-		answer(l, &(struct learner_job){
-		                  .what = LEARNER_SNAPSHOT, .asked = true, .step = step});
-}
-
-/* What the device gave is worth something. */
-static bool sound(struct learner *l)
-{
-	struct err e;
-
-	if (net_check(l->trainer->net, &e) == 0)
-		return true;
-	fail(l, &e);
-	return false;
-}
-
-_Static_assert((int)COPY_FP32 == CONVERT_FP32 && (int)COPY_BF16 == CONVERT_BF16,
-        "a device rounds to the wire's formats");
-
-/* By ourselves, piece by piece. */
-static void copy_here(struct learner *l, const struct learner_job *j)
-{
-	const struct trainer *t = l->trainer;
-	const struct convert *c = convert_best();
-	const size_t word = convert_word(j->format), n_train = t->arch.n_train;
-
-	if (j->sketch != NULL)
-		memset(j->sketch, 0, sizeof *j->sketch);
-	for (size_t at = 0, n; at < t->arch.n_total; at += n) {
-		n = t->arch.n_total - at;
-		n = n < LEARNER_PIECE ? n : LEARNER_PIECE;
-		t->dev->backend->download(
-		        t->dev, l->piece, t->net->params + at, n * sizeof *l->piece);
-		c->pack(j->format, (uint8_t *)j->to + at * word, l->piece, n);
-		if (j->sketch != NULL && at < n_train)
-			sketch_add(j->sketch, l->piece, at, n < n_train - at ? n : n_train - at);
-	}
-}
-
-/* True: it is there. Otherwise the device is at it, or has failed. */
-static bool snapshot(struct learner *l, struct learner_job *j)
-{
-	struct trainer *t = l->trainer;
-	const struct backend *b = t->dev->backend;
-	struct learner_copy *c = l->copies;
-	struct err e;
-	int rc = ERR_BUSY;
-
-	while (c < l->copies + LEARNER_REQUESTS && atomic_load(&c->under_way))
-		c++;
-	if (b->snapshot != NULL && c < l->copies + LEARNER_REQUESTS) {
-		c->l = l;
-		c->step = t->step;
-		atomic_store(&c->under_way, true);
-		rc = b->snapshot(t->dev,
-		        &(struct device_copy){.x = t->net->params,
-		                .n = t->arch.n_total,
-		                .format = (enum copy_format)j->format,
-		                .to = j->to,
-		                .sketch = j->sketch != NULL ? j->sketch->bucket : NULL,
-		                .n_sketch = t->arch.n_train,
-		                .done_cb = copied,
-		                .arg = c},
-		        &e);
-		if (rc == 0)
-			return false;
-		atomic_store(&c->under_way, false);
-		if (rc != ERR_BUSY) {
-			fail(l, &e);
-			return false;
-		}
-	}
-	copy_here(l, j);
-	return sound(l);
-}
-
 static void do_job(struct learner *l, struct learner_job *j)
 {
 	struct trainer *t = l->trainer;
@@ -328,7 +244,11 @@ static void do_job(struct learner *l, struct learner_job *j)
 	j->step = t->step;
 	switch (j->what) {
 	case LEARNER_SNAPSHOT:
-		if (!snapshot(l, j))
+		if (!learner__snapshot(l, j))
+			return;
+		break;
+	case LEARNER_MEASURE:
+		if (!learner__measure(l, j))
 			return;
 		break;
 	case LEARNER_APPLY:
@@ -336,7 +256,7 @@ static void do_job(struct learner *l, struct learner_job *j)
 		return;
 	case LEARNER_GET:
 		get_state(l, j);
-		if (!sound(l))
+		if (!learner__sound(l))
 			return;
 		break;
 	case LEARNER_ADOPT:
@@ -356,7 +276,7 @@ static void do_job(struct learner *l, struct learner_job *j)
 	case LEARNER_FAILED:
 		break;
 	}
-	answer(l, j);
+	learner__answer(l, j);
 }
 
 static bool take(struct learner *l, struct learner_job *j)
@@ -394,7 +314,7 @@ static void watch_end(struct learner *l)
 		return;
 	l->done = true;
 	end_merge(l);
-	answer(l, &(struct learner_job){.what = LEARNER_DONE, .clock = trainer_clock(t)});
+	learner__answer(l, &(struct learner_job){.what = LEARNER_DONE, .clock = trainer_clock(t)});
 }
 
 /* How many of the run's evaluations are behind its clock. */
@@ -421,14 +341,14 @@ static void after_step(struct learner *l, const struct step_result *r)
 	}
 	if (due && t->has_test) {
 		evaluate(l, &j);
-		answer(l, &j);
+		learner__answer(l, &j);
 	}
 	l->evaluations = evaluations(l);
 	if ((c->run.checkpoint_steps > 0 && r->step % (uint64_t)c->run.checkpoint_steps == 0) ||
 	        (c->run.checkpoint_s > 0 && clock_s() - l->saved_s >= c->run.checkpoint_s)) {
 		j = (struct learner_job){.what = LEARNER_SAVE};
 		save(l, &j);
-		answer(l, &j);
+		learner__answer(l, &j);
 	}
 	learner__keep(l, clock_s());
 	watch_metrics(l);
@@ -443,7 +363,7 @@ static void step(struct learner *l)
 
 	if (trainer_step(t, &s.r, &e) != 0) {
 		tell_merged(l);
-		fail(l, &e);
+		learner__fail(l, &e);
 		return;
 	}
 	l->unsaved = true;
@@ -506,7 +426,7 @@ static void end(struct learner *l)
 {
 	const char *reason = "stopped";
 
-	(void)sound(l); /* and no snapshot is under way any more */
+	(void)learner__sound(l); /* and no snapshot is under way any more */
 	if (l->failed.code != 0)
 		reason = l->failed.code == ERR_NONFINITE ? "diverged" : "failed";
 	else if (l->done)

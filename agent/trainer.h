@@ -40,6 +40,7 @@ struct trainer {
 	double moved;       /* see trainer_flock */
 	double momentum_norm; /* as last looked at */
 	uint64_t since_set;   /* steps */
+	const float *staged;  /* by trainer_stage, and not merged yet; NULL: nothing is */
 
 	uint64_t best_step; /* 0: no validation yet */
 	double best_loss;
@@ -166,6 +167,10 @@ int trainer_adopt_state(struct trainer *t, const float *from, const struct train
  * one before it ends. What is behind the last end moves by the smallest k. */
 int trainer_add(struct trainer *t, const float *difference, const size_t *end, const float *k,
         int n, struct err *e) MUST_CHECK;
+
+/* What trainer_merge may be given next, if it does not change until then; and it is measured, see
+ * model/device.h. ERR_BUSY: the device has no room for it, or is not of that kind. */
+int trainer_stage(struct trainer *t, const struct device_stage *s, struct err *e) MUST_CHECK;
 
 /* The same with the next step's update, which is cheaper where the device copies it up meanwhile;
  * other devices add it at once. All is borrowed while trainer_merging. A step that fails has added

@@ -94,6 +94,7 @@ static void set_merge(
         struct trainer *t, const float *difference, const size_t *end, const float *k, int n)
 {
 	assert(!trainer_merging(t));
+	t->staged = NULL; /* once */
 	for (int g = 0; g < n; g++)
 		assert((g == 0 || end[g - 1] <= end[g]) && end[g] <= t->arch.n_train);
 	t->optim.merge = (struct optim_merge){
@@ -111,14 +112,26 @@ int trainer_add(struct trainer *t, const float *difference, const size_t *end, c
 	return optim_add(&t->optim, e);
 }
 
-int trainer_merge(struct trainer *t, const float *difference, const size_t *end, const float *k,
-        int n, struct err *e)
+int trainer_stage(struct trainer *t, const struct device_stage *s, struct err *e)
 {
 	struct device *d = t->dev;
 	int rc = ERR_BUSY;
 
+	assert(!trainer_merging(t));
 	if (d->backend->stage != NULL)
-		rc = d->backend->stage(d, difference, t->arch.n_train, e);
+		rc = d->backend->stage(d, s, e);
+	t->staged = rc == 0 ? s->x : NULL;
+	return rc;
+}
+
+int trainer_merge(struct trainer *t, const float *difference, const size_t *end, const float *k,
+        int n, struct err *e)
+{
+	int rc = 0;
+
+	if (t->staged != difference)
+		rc = trainer_stage(
+		        t, &(struct device_stage){.x = difference, .n = t->arch.n_train}, e);
 	if (rc == ERR_BUSY)
 		return trainer_add(t, difference, end, k, n, e);
 	if (rc == 0)

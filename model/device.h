@@ -19,7 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BACKEND_ABI 5
+#define BACKEND_ABI 6
+#define DEVICE_GROUPS_MAX 33 /* of one stage */
 
 struct device_config {
 	int index;          /* of several devices of that kind */
@@ -107,7 +108,8 @@ struct device_room {
 /* How a copy for peers is rounded; the numbers are the wire's (net/convert.h). */
 enum copy_format { COPY_FP32, COPY_BF16 };
 
-/* A copy of n floats of device memory, and a sketch of the first n_sketch of them. */
+/* A copy of n floats of device memory, and a sketch of the first n_sketch of them, as they are
+ * copied: rounded. */
 struct device_copy {
 	const float *x;
 	size_t n;
@@ -116,6 +118,21 @@ struct device_copy {
 	float *sketch; /* NULL: none is wanted; else room for its buckets (gossip/sketch.h) */
 	size_t n_sketch;
 	void (*done_cb)(void *arg, int rc);
+	void *arg;
+};
+
+/* What an update is to add: n floats of the host's, in memory of host_alloc. With done_cb the
+ * device also measures them: the sums of their squares, in double, for groups that follow each
+ * other (what lies behind the last end is in none), and a sketch of the first n_sketch. */
+struct device_stage {
+	const float *x;
+	size_t n;
+	int n_groups;      /* at most DEVICE_GROUPS_MAX */
+	const size_t *end; /* n_groups, ascending, at most n */
+	double *squares;   /* n_groups */
+	float *sketch;     /* as of device_copy */
+	size_t n_sketch;
+	void (*done_cb)(void *arg, int rc); /* NULL: nothing is measured */
 	void *arg;
 };
 
@@ -192,12 +209,12 @@ struct backend {
 	 * do. */
 	int (*snapshot)(struct device *d, const struct device_copy *c, struct err *e);
 
-	/* Optional: begins to copy up what the next update will add, while the device computes. All
-	 * of it lies in memory of host_alloc, and is the caller's again when an update has added a
-	 * part of it, or when the next stage returns. One at a time: the next stage takes its
-	 * place, and what an update has added, or passed over, is not staged any more. ERR_BUSY
-	 * means that `add` has to do. */
-	int (*stage)(struct device *d, const float *host, size_t n, struct err *e);
+	/* Optional: begins to copy up what the next update will add, while the device computes. It
+	 * is the caller's again when an update has added a part of it, when the next stage returns,
+	 * or when done_cb was called: once, as of snapshot. One at a time: the next stage takes its
+	 * place, and what an update has added, or passed over, is not staged any more. *s may be
+	 * gone after the call. ERR_BUSY means that `add` has to do. */
+	int (*stage)(struct device *d, const struct device_stage *s, struct err *e);
 
 	/* Optional, both or neither, and only with host_alloc: input and labels of a program from a
 	 * batch of bytes, moved and converted as by augment_apply; rows behind its count stay as

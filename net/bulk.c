@@ -269,6 +269,7 @@ int bulk_start(struct bulk **out, const struct bulk_config *c, struct err *e)
 	        .receive_count = c->receive_count,
 	        .ours = c->ours,
 	        .difference = c->difference,
+	        .unmeasured = c->unmeasured,
 	        .n_groups = c->n_groups,
 	        .group_end = c->group_end,
 	};

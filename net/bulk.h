@@ -37,7 +37,8 @@ struct bulk_result {
 	double seconds;                      /* from bulk_start to the end */
 	size_t words; /* parameters at the front of staging that are whole, authentic and finite;
 	               * with code 0 receive_count */
-	/* Of the peer's vector; only with code 0. The distances also only with `ours`. */
+	/* Of the peer's vector; only with code 0. The distances also only with `ours`, and not if
+	 * they are unmeasured. */
 	double distance2; /* Σ (y − ours)² over all groups */
 	double group_distance2[BULK_GROUPS_MAX];
 	float largest; /* the largest |y|, those in no group included */
@@ -61,6 +62,8 @@ struct bulk_config {
 	size_t receive_count; /* 0: nothing is expected but END, and staging may be NULL */
 	const void *ours;     /* receive_count parameters to compare with, may be send; NULL: not */
 	bool difference;      /* staging gets y − ours, ready to be added, instead of y */
+	bool unmeasured;      /* with difference: whoever adds it tells how far it is; a difference
+	                       * that is not finite is then theirs to find, too */
 	/* Groups of layers, whose distances are told apart: where each ends, ascending. Parameters
 	 * behind the last end count in no distance. 0: all are one, in distance2. */
 	int n_groups;

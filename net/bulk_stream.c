@@ -30,6 +30,7 @@ static void check_plan(const struct bulk_plan *p)
 	assert((unsigned)p->format < CONVERT_FORMATS);
 	assert((p->send || p->send_count == 0) && (p->staging || p->receive_count == 0));
 	assert(p->ours || !p->difference || p->receive_count == 0);
+	assert(p->difference || !p->unmeasured);
 	assert(p->n_groups >= 0 && p->n_groups <= BULK_GROUPS_MAX);
 	for (int g = 0; g < p->n_groups; g++)
 		assert(p->group_end[g] <= p->receive_count &&
@@ -158,7 +159,10 @@ static int take_run(struct bulk_in *in, const uint8_t *words, size_t at, size_t 
 	const uint8_t *ours = p->ours;
 	if (ours)
 		ours += at * convert_word(p->format);
-	in->convert->take(p->format, p->staging + at, words, ours, stop - at, p->difference, sums);
+	enum convert_take how = !p->difference  ? TAKE_WORDS
+	                        : p->unmeasured ? TAKE_UNMEASURED
+	                                        : TAKE_DIFFERENCE;
+	in->convert->take(p->format, p->staging + at, words, ours, stop - at, how, sums);
 	if (!convert_finite(sums))
 		return err_set(e, ERR_NONFINITE,
 		        "parameters %zu to %zu of the peer hold a NaN or an infinity", at,

@@ -37,6 +37,7 @@ struct bulk_plan {
 	size_t receive_count;
 	const void *ours; /* borrowed: receive_count words to compare with; NULL: nothing is */
 	bool difference;  /* staging gets y − ours instead of y */
+	bool unmeasured;  /* with difference: no distance is computed, and none looked at */
 	int n_groups;     /* at most BULK_GROUPS_MAX; 0: all parameters are measured together */
 	const size_t *group_end; /* borrowed: n_groups, ascending, at most receive_count */
 };

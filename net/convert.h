@@ -4,6 +4,7 @@
  *
  *     a snapshot   x ──pack──► wire                           Q(x), what the peer reads of us
  *     we receive   wire ──take──► staging = y or y − Q(x)     and: is it finite, how far away
+ *                                 (or a GPU tells the distance: of y − Q(x), which it needs anyway)
  *     we apply     x += k·(y − Q(x))                          add of the difference
  *
  * Both sides move by the same difference with opposite signs, so the mean of the pair stays: that
@@ -27,6 +28,9 @@ static inline size_t convert_word(enum convert_format f)
 	return f == CONVERT_BF16 ? 2 : 4;
 }
 
+/* What becomes of a word y: itself, or y − ours, and whether Σ (y − ours)² is wanted too. */
+enum convert_take { TAKE_WORDS, TAKE_DIFFERENCE, TAKE_UNMEASURED };
+
 /* What is known of the parameters taken so far. Begin with zeros. */
 struct convert_sums {
 	double distance2; /* Σ (y − ours)²; not finite if a difference is not */
@@ -42,11 +46,11 @@ struct convert {
 	 * number becomes an infinity. */
 	void (*pack)(enum convert_format f, uint8_t *wire, const float *s, size_t n);
 
-	/* out = y, or y − ours if difference is set; adds to *sums. ours are words of the same
-	 * format, and may be NULL without difference: then nothing is compared, and distance2 stays
+	/* out = y, or y − ours, with TAKE_UNMEASURED too; adds to *sums. ours are words of the same
+	 * format, and may be NULL with TAKE_WORDS: then, and with TAKE_UNMEASURED, distance2 stays
 	 * as it is. */
 	void (*take)(enum convert_format f, float *out, const uint8_t *wire, const uint8_t *ours,
-	        size_t n, bool difference, struct convert_sums *sums);
+	        size_t n, enum convert_take how, struct convert_sums *sums);
 
 	void (*add)(float *x, const float *difference, float k, size_t n);
 };

@@ -100,10 +100,10 @@ static void pack(enum convert_format f, uint8_t *restrict wire, const float *res
 		put_bf16(wire, i, s[i]);
 }
 
-/* f, compare and difference are constants where this is used. A row of short loops over the lanes:
+/* f and the three choices are constants where this is used. A row of short loops over the lanes:
  * the compiler makes each a few instructions, where it gives up on all of them in one. */
-ALWAYS void take_all(enum convert_format f, bool compare, bool difference, float *restrict out,
-        const uint8_t *restrict wire, const uint8_t *restrict ours, size_t n,
+ALWAYS void take_all(enum convert_format f, bool compare, bool difference, bool measure,
+        float *restrict out, const uint8_t *restrict wire, const uint8_t *restrict ours, size_t n,
         struct convert_sums *restrict sums)
 {
 	double sum[LANES] = {0};
@@ -121,7 +121,7 @@ ALWAYS void take_all(enum convert_format f, bool compare, bool difference, float
 			top[l] = larger(top[l], u[l] & ~SIGN);
 		for (size_t l = 0; compare && l < LANES; l++)
 			d[l] = float_of(u[l]) - float_of(word(f, ours, i + l));
-		for (size_t l = 0; compare && l < LANES; l++)
+		for (size_t l = 0; measure && l < LANES; l++)
 			sum[l] += (double)d[l] * (double)d[l];
 		for (size_t l = 0; l < LANES; l++)
 			out[i + l] = difference ? d[l] : float_of(u[l]);
@@ -130,7 +130,7 @@ ALWAYS void take_all(enum convert_format f, bool compare, bool difference, float
 		uint32_t u = word(f, wire, i);
 		float d = compare ? float_of(u) - float_of(word(f, ours, i)) : 0;
 		top[0] = larger(top[0], u & ~SIGN);
-		sum[0] += (double)d * (double)d;
+		sum[0] += measure ? (double)d * (double)d : 0;
 		out[i] = difference ? d : float_of(u);
 	}
 	for (size_t l = 0; l < LANES; l++) {
@@ -139,21 +139,26 @@ ALWAYS void take_all(enum convert_format f, bool compare, bool difference, float
 	}
 }
 
-static void take(enum convert_format f, float *out, const uint8_t *wire, const uint8_t *ours,
-        size_t n, bool difference, struct convert_sums *sums)
+ALWAYS void take_format(enum convert_format f, float *out, const uint8_t *wire, const uint8_t *ours,
+        size_t n, enum convert_take how, struct convert_sums *sums)
 {
-	if (f == CONVERT_BF16 && difference)
-		take_all(CONVERT_BF16, true, true, out, wire, ours, n, sums);
-	else if (f == CONVERT_BF16 && ours)
-		take_all(CONVERT_BF16, true, false, out, wire, ours, n, sums);
-	else if (f == CONVERT_BF16)
-		take_all(CONVERT_BF16, false, false, out, wire, ours, n, sums);
-	else if (difference)
-		take_all(CONVERT_FP32, true, true, out, wire, ours, n, sums);
+	if (how == TAKE_UNMEASURED)
+		take_all(f, true, true, false, out, wire, ours, n, sums);
+	else if (how == TAKE_DIFFERENCE)
+		take_all(f, true, true, true, out, wire, ours, n, sums);
 	else if (ours)
-		take_all(CONVERT_FP32, true, false, out, wire, ours, n, sums);
+		take_all(f, true, false, true, out, wire, ours, n, sums);
 	else
-		take_all(CONVERT_FP32, false, false, out, wire, ours, n, sums);
+		take_all(f, false, false, false, out, wire, ours, n, sums);
+}
+
+static void take(enum convert_format f, float *out, const uint8_t *wire, const uint8_t *ours,
+        size_t n, enum convert_take how, struct convert_sums *sums)
+{
+	if (f == CONVERT_BF16)
+		take_format(CONVERT_BF16, out, wire, ours, n, how, sums);
+	else
+		take_format(CONVERT_FP32, out, wire, ours, n, how, sums);
 }
 
 static void add(float *restrict x, const float *restrict difference, float k, size_t n)

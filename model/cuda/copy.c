@@ -44,14 +44,26 @@ static int open_slots(struct cuda_device *d, struct err *e)
 	return rc;
 }
 
-enum { EVENTS = 11 }; /* that are not a slot's */
+enum { EVENTS = 13 }; /* that are not a slot's */
 
 static void events_of(struct cuda_device *d, cudaEvent_t *out[EVENTS])
 {
 	cudaEvent_t *const all[EVENTS] = {&d->fence, &d->uploaded, &d->answered, &d->snapped,
-	        &d->sent, &d->stage.copied, &d->stage.read, &d->batches[0].copied,
-	        &d->batches[0].read, &d->batches[1].copied, &d->batches[1].read};
+	        &d->sent, &d->stage.copied, &d->stage.read, &d->stage.measured, &d->stage.told,
+	        &d->batches[0].copied, &d->batches[0].read, &d->batches[1].copied,
+	        &d->batches[1].read};
 	memcpy(out, all, sizeof all);
+}
+
+static int open_stage(struct cuda_device *d, struct cuda_stage *s, struct err *e)
+{
+	int rc = cuda_take(d, (void **)&s->parts, KERNELS_SUM_BLOCKS * sizeof *s->parts, e);
+	if (rc == 0)
+		rc = cuda_take(d, (void **)&s->sketch_parts,
+		        KERNELS_SKETCH_PARTS * KERNELS_SKETCH_BUCKETS * sizeof *s->sketch_parts, e);
+	if (rc == 0)
+		rc = cuda_take(d, (void **)&s->found, sizeof *s->found, e);
+	return rc ? rc : take_pinned(d, (void **)&s->found_host, sizeof *s->found_host, e);
 }
 
 int cuda_copy_open(struct cuda_device *d, struct err *e)
@@ -75,7 +87,7 @@ int cuda_copy_open(struct cuda_device *d, struct err *e)
 		rc = cuda_take(d, (void **)&d->sketch, buckets * sizeof *d->sketch, e);
 	if (rc == 0)
 		rc = take_pinned(d, (void **)&d->sketch_host, buckets * sizeof *d->sketch_host, e);
-	return rc;
+	return rc ? rc : open_stage(d, &d->stage, e);
 }
 
 static void drop_pinned(void *p)
@@ -114,6 +126,10 @@ void cuda_copy_close(struct cuda_device *d)
 	cuda_drop(d, d->sketch);
 	drop_pinned(d->sketch_host);
 	cuda_drop(d, d->stage.dev);
+	cuda_drop(d, d->stage.parts);
+	cuda_drop(d, d->stage.sketch_parts);
+	cuda_drop(d, d->stage.found);
+	drop_pinned(d->stage.found_host);
 	cuda_drop(d, d->batch_memory);
 }
 

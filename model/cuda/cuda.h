@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Inside the GPU backend. A device has three streams:
  *
- *     up       host → device     ──copied──►  compute waits
+ *     up       host → device     ──copied──►  compute waits; measures what it copied
  *     compute  kernels, cuBLAS, cuDNN, in the program's order
  *     down     device → host     ◄──fence──  compute went so far
  *
@@ -23,8 +23,8 @@
 
 #define CUDA_SLOTS 4
 #define CUDA_SLOT_BYTES ((size_t)1 << 20)
-#define CUDA_SNAPSHOTS 32 /* under way at once */
-#define CUDA_PINNED 64    /* blocks of host_alloc */
+#define CUDA_ANSWERS 32 /* under way at once */
+#define CUDA_PINNED 64  /* blocks of host_alloc */
 #define CUDA_BLAS_BYTES ((size_t)32 << 20)
 #define CUDA_OPEN_BYTES \
 	(CUDA_BLAS_BYTES + (CUDA_SLOTS + 1) * CUDA_SLOT_BYTES) /* and small things */
@@ -44,14 +44,23 @@ struct cuda_numbers {
 	double squares;
 };
 
-struct cuda_snapshot {
-	atomic_int state;      /* enum snapshot_state */
-	struct cuda_device *d; /* borrowed */
-	void *to;              /* borrowed until done_cb; NULL: it was copied there */
-	size_t bytes;
-	float *sketch; /* borrowed until done_cb; NULL: none is wanted */
+/* What somebody is told when the stream down comes to it: first parts of the device's pinned memory
+ * are copied to where they are wanted. */
+struct cuda_answer {
+	atomic_int state; /* enum answer_state */
+	struct {
+		void *to; /* borrowed until done_cb; NULL: nothing is to be copied */
+		const void *from;
+		size_t bytes;
+	} part[2];
 	void (*done_cb)(void *arg, int rc);
 	void *arg;
+};
+
+/* What is measured of what is staged: in device memory, and the same in pinned memory. */
+struct cuda_measured {
+	float sketch[KERNELS_SKETCH_BUCKETS];
+	double squares[DEVICE_GROUPS_MAX];
 };
 
 struct cuda_pinned {
@@ -67,6 +76,11 @@ struct cuda_stage {
 	const float *host;        /* borrowed: the n floats that are, or come, to dev; maybe gone */
 	size_t n, used;           /* the first `used` are not staged any more */
 	cudaEvent_t copied, read; /* in up; in compute, by the last update */
+
+	struct cuda_measured *found;      /* owned, device */
+	struct cuda_measured *found_host; /* owned, pinned */
+	double *parts, *sketch_parts;     /* owned: as the device's, which compute uses meanwhile */
+	cudaEvent_t measured, told;       /* in up; in down: `found` may be written again */
 };
 
 /* A batch of bytes in device memory. */
@@ -113,7 +127,7 @@ struct cuda_device {
 	double *sketch_parts;        /* owned, device */
 	float *sketch, *sketch_host; /* owned: KERNELS_SKETCH_BUCKETS, device; pinned */
 	cudaEvent_t snapped, sent;   /* compute has copied; down has copied on */
-	struct cuda_snapshot snapshots[CUDA_SNAPSHOTS];
+	struct cuda_answer answers[CUDA_ANSWERS];
 
 	struct cuda_pinned pinned[CUDA_PINNED];
 	struct cuda_stage stage;
@@ -178,9 +192,16 @@ int cuda_ask(struct cuda_device *d, size_t offset, size_t bytes, struct err *e) 
 
 int cuda_snapshot_room(struct cuda_device *d, size_t bytes, struct err *e) MUST_CHECK;
 int cuda_snapshot(struct device *d, const struct device_copy *c, struct err *e);
+
+/* ---- answer.c */
+
+/* One that is not under way, with nothing to copy; NULL: all are. */
+struct cuda_answer *cuda_answer_new(struct cuda_device *d);
+/* Behind all that down has been given. */
+int cuda_answer(struct cuda_device *d, struct cuda_answer *a, struct err *e) MUST_CHECK;
 /* Waits for those under way. Of a device that has failed those that will never come are called
  * back with ERR_DEVICE. */
-void cuda_snapshot_settle(struct cuda_device *d);
+void cuda_answer_settle(struct cuda_device *d);
 
 /* ---- stage.c */
 
@@ -190,7 +211,7 @@ void cuda_host_release(struct device *d, void *p);
 bool cuda_is_pinned(struct cuda_device *d, const void *p, size_t bytes);
 /* So that so much can be staged. */
 int cuda_stage_room(struct cuda_device *d, size_t bytes, struct err *e) MUST_CHECK;
-int cuda_stage(struct device *d, const float *host, size_t n, struct err *e);
+int cuda_stage(struct device *d, const struct device_stage *s, struct err *e);
 /* Around an update: where the n floats lie that were staged at host, for what compute is given
  * next; then that it has been given that. host may be NULL, *out is then. ERR_INVALID, and nothing
  * has happened: they were not. */

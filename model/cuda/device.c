@@ -22,7 +22,7 @@ int cuda_fail(struct cuda_device *d, const struct err *first, struct err *e)
 {
 	if (d->first.code == 0) {
 		d->first = *first;
-		cuda_snapshot_settle(d);
+		cuda_answer_settle(d);
 	}
 	if (e)
 		*e = d->first;
@@ -113,7 +113,7 @@ static void close_device(struct device *dev)
 	struct cuda_device *d = cuda(dev);
 	(void)cudaSetDevice(d->index);
 	(void)!cuda_idle(d, NULL);
-	cuda_snapshot_settle(d);
+	cuda_answer_settle(d);
 	cuda_copy_close(d);
 	conv_plan_free_all(&d->plans);
 	if (d->dnn)
@@ -309,7 +309,7 @@ static int settle(struct device *dev, struct err *e)
 	int rc = cuda_enter(d, "end", e);
 	if (rc == 0)
 		rc = cuda_idle(d, e);
-	cuda_snapshot_settle(d);
+	cuda_answer_settle(d);
 	return rc == 0 && d->first.code ? cuda_fail(d, &d->first, e) : rc;
 }
 

@@ -128,8 +128,10 @@ cudaError_t kernel_add_scaled(float *x, const float *h, size_t n, float k, cudaS
 /* n words of bf16, rounded as by net/convert.h, and as many zeros as fill the last word of out. */
 cudaError_t kernel_pack_bf16(uint32_t *out, const float *x, size_t n, cudaStream_t s);
 /* sketch (KERNELS_SKETCH_BUCKETS) as by sketch_add of gossip/sketch.h, but for the order of the
- * additions, which are in double. parts has room for KERNELS_SKETCH_PARTS of such, in double. */
-cudaError_t kernel_sketch(float *sketch, const float *x, size_t n, double *parts, cudaStream_t s);
+ * additions, which are in double. Of n floats, or as kernel_pack_bf16 made them. parts has room for
+ * KERNELS_SKETCH_PARTS of such, in double. */
+cudaError_t kernel_sketch(
+        float *sketch, const void *x, bool bf16, size_t n, double *parts, cudaStream_t s);
 
 #ifdef __cplusplus
 }

@@ -2,15 +2,19 @@
 /* Memory of the host's that the device copies from and to by itself, and what an update adds while
  * it is at the parameters anyway.
  *
- *     up       copy to `dev` ─► `copied` ─────────┐         ┌─► the next copy
- *     compute  forward, backward, …               └─► update: w += k·dev ─► `read`
+ *     up       copy to `dev` ─► `copied`, squares, sketch ─► `measured`    the next copy
+ *     compute  forward, backward, …  └─► update: w += k·dev ─► `read` ──────────┘
+ *     down                                        copy of both ◄─ `measured` ─► an answer
  *
  * stage only begins the copy, a whole forward and backward before the update wants it; so when the
  * update waits for `copied`, to give the host its memory back, that has long happened.
  *
  * Each float is added once. What an update has added is not staged any more, nor what lies before
  * it; and the next stage takes the place of whatever is left. So an update that never came is in
- * nobody's way. An address outside of what is staged is refused before anything is launched. */
+ * nobody's way. An address outside of what is staged is refused before anything is launched.
+ *
+ * What is staged is measured in the stream that has copied it, beside what compute is at; so
+ * whether it is to be added at all can be decided long before an update wants it. */
 #include "model/cuda/cuda.h"
 
 #include <assert.h>
@@ -85,27 +89,85 @@ int cuda_stage_room(struct cuda_device *d, size_t bytes, struct err *e)
 	return cuda_grow(d, (void **)&d->stage.dev, &d->stage.bytes, bytes, e);
 }
 
-int cuda_stage(struct device *dev, const float *host, size_t n, struct err *e)
+static int measure(struct cuda_device *d, const struct device_stage *m, struct err *e)
+{
+	struct cuda_stage *s = &d->stage;
+	size_t from = 0;
+	int rc = CUDA(cudaStreamWaitEvent(d->up, s->told, 0));
+	for (int g = 0; g < m->n_groups && rc == 0; g++) {
+		rc = CUDA(kernel_sum_squares(
+		        s->dev + from, m->end[g] - from, s->parts, &s->found->squares[g], d->up));
+		from = m->end[g];
+	}
+	if (rc == 0 && m->sketch)
+		rc = CUDA(kernel_sketch(
+		        s->found->sketch, s->dev, false, m->n_sketch, s->sketch_parts, d->up));
+	return rc ? rc : CUDA(cudaEventRecord(s->measured, d->up));
+}
+
+static int answer(
+        struct cuda_device *d, const struct device_stage *m, struct cuda_answer *a, struct err *e)
+{
+	struct cuda_stage *s = &d->stage;
+	const size_t from = m->sketch ? 0 : offsetof(struct cuda_measured, squares);
+	const size_t end =
+	        offsetof(struct cuda_measured, squares) + (size_t)m->n_groups * sizeof *m->squares;
+	int rc = CUDA(cudaStreamWaitEvent(d->down, s->measured, 0));
+	if (rc == 0)
+		rc = CUDA(cudaMemcpyAsync((char *)s->found_host + from, (char *)s->found + from,
+		        end - from, cudaMemcpyDeviceToHost, d->down));
+	if (rc == 0)
+		rc = CUDA(cudaEventRecord(s->told, d->down));
+	if (rc)
+		return rc;
+	a->part[0].to = m->squares;
+	a->part[0].from = s->found_host->squares;
+	a->part[0].bytes = (size_t)m->n_groups * sizeof *m->squares;
+	a->part[1].to = m->sketch;
+	a->part[1].from = s->found_host->sketch;
+	a->part[1].bytes = sizeof s->found_host->sketch;
+	a->done_cb = m->done_cb;
+	a->arg = m->arg;
+	return cuda_answer(d, a, e);
+}
+
+static bool measurable(const struct device_stage *m)
+{
+	if (m->n_groups < 0 || m->n_groups > DEVICE_GROUPS_MAX || m->n_sketch > m->n)
+		return false;
+	for (int g = 0; g < m->n_groups; g++)
+		if (m->end[g] < (g > 0 ? m->end[g - 1] : 0) || m->end[g] > m->n)
+			return false;
+	return true;
+}
+
+int cuda_stage(struct device *dev, const struct device_stage *m, struct err *e)
 {
 	struct cuda_device *d = cuda(dev);
 	struct cuda_stage *s = &d->stage;
+	struct cuda_answer *a = NULL;
+	const size_t bytes = m->n * sizeof *m->x;
 	int rc = cuda_enter(d, "stage", e);
 	if (rc)
 		return rc;
-	if (n > s->bytes / sizeof *host || !cuda_is_pinned(d, host, n * sizeof *host))
-		return err_set(e, ERR_BUSY, "no room to stage %zu floats", n);
+	if (m->n > s->bytes / sizeof *m->x || !cuda_is_pinned(d, m->x, bytes) ||
+	        (m->done_cb && !(a = cuda_answer_new(d))))
+		return err_set(e, ERR_BUSY, "no room to stage %zu floats", m->n);
+	if (a && !measurable(m))
+		return err_set(e, ERR_INVALID, "what is measured is not what is staged");
 	rc = CUDA(cudaEventSynchronize(s->copied)); /* of what nobody wanted: its owner's again */
 	if (rc == 0)
 		rc = CUDA(cudaStreamWaitEvent(d->up, s->read, 0));
 	if (rc == 0)
-		rc = CUDA(cudaMemcpyAsync(
-		        s->dev, host, n * sizeof *host, cudaMemcpyHostToDevice, d->up));
+		rc = CUDA(cudaMemcpyAsync(s->dev, m->x, bytes, cudaMemcpyHostToDevice, d->up));
 	if (rc == 0)
 		rc = CUDA(cudaEventRecord(s->copied, d->up));
-	s->host = host;
-	s->n = rc == 0 ? n : 0;
+	s->host = m->x;
+	s->n = rc == 0 ? m->n : 0;
 	s->used = 0;
-	return rc;
+	if (rc == 0 && a)
+		rc = measure(d, m, e);
+	return rc || !a ? rc : answer(d, m, a, e);
 }
 
 /* Of a float in what is staged; of what lies before that: huge. */

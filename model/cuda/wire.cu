@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What peers are given, made on the device so that only that crosses the bus: parameters as bf16,
- * and their sketch. */
+ * and their sketch; and a sketch of what they have given. */
 #include "gossip/sketch_hash.h"
 #include "model/cuda/launch.cuh"
 
@@ -29,18 +29,29 @@ static __global__ void pack_bf16(uint32_t *__restrict__ out, const float *__rest
 	}
 }
 
+template <bool BF16> static __device__ float word_of(const uint32_t *x, size_t i)
+{
+	if (!BF16)
+		return __uint_as_float(x[i]);
+	uint32_t two = x[i / 2];
+	return __uint_as_float(i % 2 ? two & 0xffff0000u : two << 16);
+}
+
 /* A block takes every KERNELS_SKETCH_PARTS-th block of coordinates, and a thread its bucket's
  * coordinate in each: parts (KERNELS_SKETCH_PARTS, SKETCH_BUCKETS). Neighbours read neighbours, but
  * for the place where the turn begins. */
+template <bool BF16>
 static __global__ void sketch_parts(
-        double *__restrict__ parts, const float *__restrict__ x, size_t n)
+        double *__restrict__ parts, const uint32_t *__restrict__ x, size_t n)
 {
 	double sum = 0;
 	for (size_t b = blockIdx.x; b * SKETCH_BUCKETS < n; b += KERNELS_SKETCH_PARTS) {
 		unsigned j = (threadIdx.x - sketch_hash_turn(b)) % SKETCH_BUCKETS;
 		size_t i = b * SKETCH_BUCKETS + j;
-		if (i < n)
-			sum += sketch_hash_sign(b, j) ? -(double)x[i] : (double)x[i];
+		if (i < n) {
+			double v = (double)word_of<BF16>(x, i);
+			sum += sketch_hash_sign(b, j) ? -v : v;
+		}
 	}
 	parts[blockIdx.x * SKETCH_BUCKETS + threadIdx.x] = sum;
 }
@@ -59,9 +70,14 @@ cudaError_t kernel_pack_bf16(uint32_t *out, const float *x, size_t n, cudaStream
 	return cudaGetLastError();
 }
 
-cudaError_t kernel_sketch(float *sketch, const float *x, size_t n, double *parts, cudaStream_t s)
+cudaError_t kernel_sketch(
+        float *sketch, const void *x, bool bf16, size_t n, double *parts, cudaStream_t s)
 {
-	sketch_parts<<<KERNELS_SKETCH_PARTS, BLOCK, 0, s>>>(parts, x, n);
+	const uint32_t *words = (const uint32_t *)x;
+	if (bf16)
+		sketch_parts<true><<<KERNELS_SKETCH_PARTS, BLOCK, 0, s>>>(parts, words, n);
+	else
+		sketch_parts<false><<<KERNELS_SKETCH_PARTS, BLOCK, 0, s>>>(parts, words, n);
 	cudaError_t rc = cudaGetLastError();
 	if (rc != cudaSuccess)
 		return rc;

@@ -161,7 +161,7 @@ static const void *spoil(enum poison kind, enum convert_format format, const voi
 	uint8_t *bad = malloc(n * word);
 	if (!x || !bad)
 		exit(1);
-	c->take(format, x, sent, NULL, n, false, &sums);
+	c->take(format, x, sent, NULL, n, TAKE_WORDS, &sums);
 	if (kind == POISON_STALE && (!first || n_first != n)) {
 		first = malloc(n * sizeof *first);
 		if (!first)

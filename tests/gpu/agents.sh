@@ -47,6 +47,27 @@ same_on_both() {
 on_the_gpu() { get "$1" training.device | grep '^cuda:0 '; }
 newest() { find "$dir/$1.run" -name 'checkpoint-*.safetensors' | sort | tail -n 1; }
 
+# distances NAME: of its exchanges that came about, a line each.
+distances() {
+	"$dunlin" exchanges --socket "$dir/$1.sock" --json --max 512 | tr '{' '\n' |
+		sed -nE '/"outcome": *"exchanged"/s/.*"distance": *([0-9.e+-]+).*/\1/p'
+}
+# as_far A B: of each exchange the two know the same distance, but perhaps of the newest ones.
+as_far() {
+	distances "$1" >"$dir/far.$1" && distances "$2" >"$dir/far.$2" || return
+	awk '
+		NR == FNR { b[NR] = $1; n = NR; next }
+		{
+			all++
+			for (i = 1; i <= n; i++) {
+				d = $1 - b[i]
+				if (d * d <= 1e-10 * $1 * $1) { same++; break }
+			}
+		}
+		END { print same + 0 " of " all + 0; exit !(all >= 3 && same >= all - 2) }
+	' "$dir/far.$2" "$dir/far.$1"
+}
+
 mixed() {
 	settings m 1e6
 	enter m mc
@@ -55,6 +76,7 @@ mixed() {
 	check "an agent on the GPU" ready mg || return
 	check "it trains there" on_the_gpu mg
 	check "they exchange" await mc mg -- exchanges.outcomes.exchanged\>=3 training.loss\>=0
+	check "as far from each other as both have measured" as_far mg mc
 	check "it writes a checkpoint" "$dunlin" checkpoint --socket "$dir/mg.sock"
 	signal TERM mg
 	check "it leaves" ended mg
@@ -65,6 +87,21 @@ mixed() {
 	check "from the checkpoint" await_log 'resum|going on|continu' mg
 	check "and they exchange again" await mg -- exchanges.outcomes.exchanged\>=2
 	check "both leave" all_leave
+}
+
+# A peer that sends the same for ever is known by the sketch of it, a poisoner by what is no number.
+bad_peers() {
+	settings b 1e6
+	enter_rogue b ROGUE_POISON=stale bs
+	enter_rogue b ROGUE_POISON=nan bn
+	check "two bad agents" ready bs bn || return
+	enter_gpu b bg --seed "$(seed_of bs)" --seed "$(seed_of bn)"
+	check "one on the GPU" ready bg || return
+	check "it finds out who stands still" await_log \
+		"$(of quarantine bs): sent something else than was agreed" bg
+	check "and who sends no numbers" await_log \
+		"$(of quarantine bn): sent numbers that are not finite" bg
+	check "all leave" all_leave
 }
 
 # To the merged model.
@@ -139,6 +176,7 @@ not_to_be_had() {
 }
 
 scenario mixed
+scenario bad_peers
 scenario to_the_end
 if [ "$real" != 1 ]; then
 	scenario device_fails

@@ -39,7 +39,8 @@ if [ "$real" = 1 ]; then
 	part "the GPU as a device" test_memory:all
 	part "training on the GPU" train
 	part "again and again on the GPU" schedules
-	part "exchanges on the GPU" test_wire:ops
+	part "snapshots on the GPU" test_wire:all
+	part "exchanges on the GPU" test_stage:ops
 	part "batches of bytes on the GPU" test_images:ops
 	echo "1..$n"
 	exit $bad
@@ -49,7 +50,8 @@ for arch in 75 90 120; do
 	part "pools, sm_$arch" GPU_ARCH=$arch test_pools:all
 	part "ops, sm_$arch" GPU_ARCH=$arch GPU_CUDNN="$cudnn" ops
 	part "training, sm_$arch" GPU_ARCH=$arch GPU_CUDNN="$cudnn" train
-	part "exchanges, sm_$arch" GPU_ARCH=$arch test_wire:ops
+	part "snapshots, sm_$arch" GPU_ARCH=$arch test_wire:all
+	part "exchanges, sm_$arch" GPU_ARCH=$arch test_stage:ops
 	part "batches of bytes, sm_$arch" GPU_ARCH=$arch test_images:ops
 done
 for arch in 80 86 89 100; do
@@ -58,8 +60,8 @@ done
 part "the device" test_memory:all
 part "random orders" schedules
 part "failing calls" failures
-part "exchanges in random orders" test_wire:schedules
-part "exchanges with failing calls" test_wire:failures
+part "exchanges in random orders" test_stage:schedules
+part "exchanges with failing calls" test_stage:failures
 part "batches of bytes in random orders" test_images:schedules
 part "batches of bytes with failing calls" test_images:failures
 echo "1..$n"

@@ -448,6 +448,7 @@ static void words(void **state)
 	}
 }
 
+/* Of floats, and of the same rounded. */
 static void sketches(void **state)
 {
 	static const size_t n[] = {1, 255, 256, 257, 5000, 256 * KERNELS_SKETCH_PARTS + 300};
@@ -456,16 +457,24 @@ static void sketches(void **state)
 	(void)state;
 	for (size_t k = 0; k < sizeof n / sizeof *n; k++) {
 		struct numbers x = numbers(n[k], 93);
-		double sum[KERNELS_SKETCH_BUCKETS] = {0};
+		uint32_t *packed = room((n[k] + 1) / 2 * sizeof *packed);
+		double sum[2][KERNELS_SKETCH_BUCKETS] = {0};
 		for (size_t i = 0; i < n[k]; i++) {
 			size_t b = i / KERNELS_SKETCH_BUCKETS;
 			unsigned j = i % KERNELS_SKETCH_BUCKETS;
-			double v = (double)x.host[i];
-			sum[(j + sketch_hash_turn(b)) % KERNELS_SKETCH_BUCKETS] +=
-			        sketch_hash_sign(b, j) ? -v : v;
+			uint32_t rounded = bf16(x.host[i]) << 16;
+			float y;
+			memcpy(&y, &rounded, sizeof y);
+			unsigned at = (j + sketch_hash_turn(b)) % KERNELS_SKETCH_BUCKETS;
+			double sign = sketch_hash_sign(b, j) ? -1 : 1;
+			sum[0][at] += sign * (double)x.host[i];
+			sum[1][at] += sign * (double)y;
 		}
-		fine(kernel_sketch(out, x.dev, n[k], parts, stream));
-		EXPECT_EXACTLY("sketch", out, KERNELS_SKETCH_BUCKETS, sum[i]);
+		fine(kernel_sketch(out, x.dev, false, n[k], parts, stream));
+		EXPECT_EXACTLY("sketch", out, KERNELS_SKETCH_BUCKETS, sum[0][i]);
+		fine(kernel_pack_bf16(packed, x.dev, n[k], stream));
+		fine(kernel_sketch(out, packed, true, n[k], parts, stream));
+		EXPECT_EXACTLY("sketch of bf16", out, KERNELS_SKETCH_BUCKETS, sum[1][i]);
 	}
 }
 
@@ -542,7 +551,8 @@ static void launches_fail(void **state)
 	send(labels, zero, sizeof zero);
 	for (long k = 1; k <= 2; k++) {
 		control.fail_call(k, 0);
-		assert_int_not_equal(kernel_sketch(sketch, x.dev, 8, sums, stream), cudaSuccess);
+		assert_int_not_equal(
+		        kernel_sketch(sketch, x.dev, false, 8, sums, stream), cudaSuccess);
 		assert_int_equal(control.calls(), k);
 		control.fail_call(k, 0);
 		assert_int_not_equal(

@@ -202,7 +202,7 @@ static void moved(struct xsim *f, int i, bool failed)
 		struct convert_sums sums = {0};
 		size_t at = from * convert_word(format);
 		f->convert->take(format, a->staging + from, t->wire[!me] + at, t->wire[me] + at, n,
-		        true, &sums);
+		        TAKE_DIFFERENCE, &sums);
 		a->distance2[g] = sums.distance2;
 		e.moved.factor[g] = f->setup.clip == CLIP_RANDOM ? rng_f32(&f->rng) : 1;
 	}

@@ -42,7 +42,8 @@ struct bed {
 	int groups;
 
 	char order[128]; /* a letter for each answer, as they came */
-	int steps, snapshots, applied, states, adopted, saved, evals, exported, done, failed;
+	int steps, snapshots, applied, measured, states, adopted, saved, evals, exported, done,
+	        failed;
 	bool stopped;
 	uint64_t first_step, last_step, answer_step, clock;
 	bool gap; /* in the numbers of the steps */
@@ -90,6 +91,14 @@ static inline void on_snapshot(void *arg, uint64_t step)
 		b->check_cb(b);
 	if (b->again != NULL)
 		assert_true(learner_snapshot(b->l, b->again, CONVERT_FP32, NULL));
+}
+
+static inline void on_measured(void *arg)
+{
+	struct bed *b = arg;
+
+	note(b, 'm');
+	b->measured++;
 }
 
 static inline void on_applied(void *arg, uint64_t step)
@@ -224,6 +233,7 @@ static inline void bed_open(struct bed *b)
 	        .arg = b,
 	        .steps_cb = on_steps,
 	        .snapshot_cb = on_snapshot,
+	        .measured_cb = on_measured,
 	        .applied_cb = on_applied,
 	        .state_cb = on_state,
 	        .adopted_cb = on_adopted,

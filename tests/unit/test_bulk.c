@@ -13,7 +13,7 @@ static float as_sent(enum convert_format f, float x)
 	uint8_t wire[4];
 	struct convert_sums sums = {0};
 	convert_best()->pack(f, wire, &x, 1);
-	convert_best()->take(f, &x, wire, NULL, 1, false, &sums);
+	convert_best()->take(f, &x, wire, NULL, 1, TAKE_WORDS, &sums);
 	return x;
 }
 

@@ -109,7 +109,7 @@ static void test_every_bf16(void **state)
 		struct convert_sums sums = {0};
 		uint16_t word = (uint16_t)half, again;
 		float y;
-		c->take(CONVERT_BF16, &y, (const uint8_t *)&word, NULL, 1, false, &sums);
+		c->take(CONVERT_BF16, &y, (const uint8_t *)&word, NULL, 1, TAKE_WORDS, &sums);
 		assert_int_equal(bits_of(y), half << 16);
 		assert_int_equal(convert_finite(&sums), isfinite(y) != 0);
 		c->pack(CONVERT_BF16, (uint8_t *)&again, &y, 1);
@@ -147,13 +147,16 @@ static void check_exchange(const struct convert *c, enum convert_format f, size_
 		distance2 += (double)delta[i] * (double)delta[i];
 		largest = fabsf(q[i]) > largest ? fabsf(q[i]) : largest;
 	}
-	for (int difference = 0; difference < 2; difference++) {
+	for (enum convert_take how = TAKE_WORDS; how <= TAKE_UNMEASURED; how++) {
 		struct convert_sums sums = {0};
 		got[n] = 77;
-		c->take(f, got, w, o, n, difference, &sums);
-		assert_memory_equal(got, difference ? delta : q, n * sizeof *got);
+		c->take(f, got, w, o, n, how, &sums);
+		assert_memory_equal(got, how != TAKE_WORDS ? delta : q, n * sizeof *got);
 		assert_true(got[n] == 77);
-		assert_true(fabs(sums.distance2 - distance2) <= 1e-12 * distance2);
+		if (how == TAKE_UNMEASURED)
+			assert_true(sums.distance2 == 0);
+		else
+			assert_true(fabs(sums.distance2 - distance2) <= 1e-12 * distance2);
 		assert_true(convert_largest(&sums) == largest && convert_finite(&sums));
 	}
 	memcpy(got, x, n * sizeof *x);
@@ -189,7 +192,8 @@ static void test_finite(void **state)
 				y[at] = float_of(bad[k]);
 				c->pack((enum convert_format)f, wire, y, N);
 				y[at] = 0;
-				c->take((enum convert_format)f, out, wire, ours, N, false, &sums);
+				c->take((enum convert_format)f, out, wire, ours, N, TAKE_WORDS,
+				        &sums);
 				assert_false(convert_finite(&sums));
 			}
 }
@@ -202,8 +206,8 @@ static void test_overflow(void **state)
 	FOR_LEVELS(c)
 	{
 		struct convert_sums sums = {0};
-		c->take(CONVERT_FP32, &out, (const uint8_t *)&y, (const uint8_t *)&s, 1, true,
-		        &sums);
+		c->take(CONVERT_FP32, &out, (const uint8_t *)&y, (const uint8_t *)&s, 1,
+		        TAKE_DIFFERENCE, &sums);
 		assert_true(convert_finite(&sums));
 		assert_true(isinf(sums.distance2) != 0);
 	}
@@ -225,8 +229,8 @@ static void test_mean_stays(void **state)
 		}
 		c->pack((enum convert_format)f, wire_a, a, N);
 		c->pack((enum convert_format)f, wire_b, b, N);
-		c->take((enum convert_format)f, to_a, wire_b, wire_a, N, true, &sums_a);
-		c->take((enum convert_format)f, to_b, wire_a, wire_b, N, true, &sums_b);
+		c->take((enum convert_format)f, to_a, wire_b, wire_a, N, TAKE_DIFFERENCE, &sums_a);
+		c->take((enum convert_format)f, to_b, wire_a, wire_b, N, TAKE_DIFFERENCE, &sums_b);
 		c->add(a, to_a, 0.5f, N);
 		c->add(b, to_b, 0.5f, N);
 		for (int i = 0; i < N; i++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* A learner on a device that copies a merge up by itself and adds it with the next update: the
  * parameters are those that adding it behind that step gives, bit by bit, whoever looks first finds
- * it added, and answers keep their order. The device here is the plain one with another table. */
+ * it added, and answers keep their order. And it measures what is to be added, by itself or, where
+ * it has no room, on the learner's thread. The device here is the plain one with another table. */
 #include "tests/unit/learner_bed.h"
 
 #include <math.h>
@@ -24,7 +25,23 @@ static struct {
 	int allocated;
 } gpu = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-static int stage(struct device *d, const float *host, size_t n, struct err *e)
+/* Sums that the host would not make of it: a unit more, so that one sees whose they are. */
+static void measure(const struct device_stage *s)
+{
+	struct sketch sketch = {{0}};
+	size_t at = 0;
+
+	for (int g = 0; g < s->n_groups; g++) {
+		s->squares[g] = 1;
+		for (; at < s->end[g]; at++)
+			s->squares[g] += (double)s->x[at] * (double)s->x[at];
+	}
+	sketch_add(&sketch, s->x, 0, s->n_sketch);
+	memcpy(s->sketch, sketch.bucket, sizeof sketch.bucket);
+	s->done_cb(s->arg, 0);
+}
+
+static int stage(struct device *d, const struct device_stage *s, struct err *e)
 {
 	(void)d;
 	gpu.staged++;
@@ -32,8 +49,10 @@ static int stage(struct device *d, const float *host, size_t n, struct err *e)
 		return err_set(e, ERR_DEVICE, "it fell off the bus");
 	if (gpu.busy)
 		return err_set(e, ERR_BUSY, "one at a time");
-	gpu.host = host;
-	gpu.n = n;
+	gpu.host = s->x;
+	gpu.n = s->n;
+	if (s->done_cb != NULL)
+		measure(s);
 	if (gpu.pause != NULL)
 		learner_pause(gpu.pause);
 	return 0;
@@ -268,6 +287,109 @@ static void busy_is_added_at_once(void **state)
 	merge_end(&m);
 }
 
+static void measured(struct merge *m, struct learner_measure *to)
+{
+	const int n = m->b.measured;
+
+	assert_true(learner_measures(m->b.l));
+	memset(to, 0xff, sizeof *to);
+	assert_true(learner_measure(m->b.l, m->difference, to));
+	await(&m->b, &m->b.measured, n + 1);
+}
+
+/* more: of each sum. */
+static void assert_measured(const struct merge *m, const struct learner_measure *got, double more)
+{
+	const struct learner_groups *g = learner_groups(m->b.l);
+	struct sketch sketch = {{0}};
+	size_t at = 0;
+
+	assert_true(got->finite);
+	for (int i = 0; i < g->n; i++) {
+		double sum = more;
+
+		for (; at < g->end[i]; at++)
+			sum += (double)m->difference[at] * (double)m->difference[at];
+		assert_true(fabs(got->group2[i] - sum) <= 1e-12 * sum);
+	}
+	sketch_add(&sketch, m->difference, 0, m->b.n);
+	assert_memory_equal(&got->sketch, &sketch, sizeof sketch);
+}
+
+/* And merged from where it was measured, once. */
+static void measured_by_the_device(void **state)
+{
+	struct learner_measure got;
+	struct merge m;
+
+	merge_begin(&m, state, 0);
+	measured(&m, &got);
+	assert_measured(&m, &got, 1);
+	assert_int_equal(gpu.staged, 1);
+	ask_in_a_step(&m, apply);
+	await(&m.b, &m.b.applied, 1);
+	const uint64_t with = m.b.answer_step;
+
+	learner_pause(m.b.l);
+	snapshot(&m);
+	assert_int_equal(gpu.staged, 1);
+	assert_int_equal(gpu.with_step, m.b.groups);
+	assert_added(&m, with, m.b.answer_step, 1);
+	ask_in_a_step(&m, apply);
+	await(&m.b, &m.b.applied, 2);
+	assert_int_equal(gpu.staged, 2);
+	merge_end(&m);
+}
+
+static void measured_here(void **state)
+{
+	struct learner_measure got;
+	struct merge m;
+
+	merge_begin(&m, state, 0);
+	gpu.busy = true;
+	measured(&m, &got);
+	assert_measured(&m, &got, 0);
+	ask_in_a_step(&m, apply);
+	await(&m.b, &m.b.applied, 1);
+	assert_int_equal(gpu.with_step, 0);
+	assert_int_equal(gpu.added, m.b.groups);
+	merge_end(&m);
+}
+
+/* By either, whichever group it is in. */
+static void measured_as_not_finite(void **state)
+{
+	struct learner_measure got;
+	struct merge m;
+
+	merge_begin(&m, state, 0);
+	for (int i = 0; i < 4; i++) {
+		float *x = &m.difference[i % 2 == 0 ? 0 : m.b.n - 1], was = *x;
+
+		gpu.busy = i >= 2;
+		*x = INFINITY;
+		measured(&m, &got);
+		assert_false(got.finite);
+		*x = was;
+	}
+	merge_end(&m);
+}
+
+static void measuring_may_fail(void **state)
+{
+	struct learner_measure got;
+	struct merge m;
+
+	merge_begin(&m, state, 0);
+	gpu.broken = true;
+	assert_true(learner_measure(m.b.l, m.difference, &got));
+	await(&m.b, &m.b.failed, 1);
+	assert_int_equal(m.b.err.code, ERR_DEVICE);
+	assert_int_equal(m.b.measured, 0);
+	merge_end(&m);
+}
+
 static void nothing_is_staged_without_steps(void **state)
 {
 	struct merge m;
@@ -421,6 +543,10 @@ int main(void)
 	        cmocka_unit_test(added_with_the_next_step),
 	        cmocka_unit_test(the_rest_moves_by_the_least),
 	        cmocka_unit_test(busy_is_added_at_once),
+	        cmocka_unit_test(measured_by_the_device),
+	        cmocka_unit_test(measured_here),
+	        cmocka_unit_test(measured_as_not_finite),
+	        cmocka_unit_test(measuring_may_fail),
 	        cmocka_unit_test(nothing_is_staged_without_steps),
 	        cmocka_unit_test(who_looks_finds_it_added),
 	        cmocka_unit_test(a_snapshot_finds_it_added),

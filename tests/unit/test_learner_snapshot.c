@@ -20,6 +20,18 @@ static struct {
 	void (*keep_cb)(void *arg, int rc); /* theirs: of the first copy of all, behind a step */
 } gpu = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
+/* As they travel. */
+static void sketch_words(struct sketch *s, enum convert_format f, const uint8_t *words, size_t n)
+{
+	struct convert_sums sums = {0};
+	float *x = malloc(n * sizeof *x);
+
+	assert_non_null(x);
+	convert_best()->take(f, x, words, NULL, n, TAKE_WORDS, &sums);
+	sketch_add(s, x, 0, n);
+	free(x);
+}
+
 /* The driver's thread: gives what was asked for when the test lets it. */
 static void *driver(void *arg)
 {
@@ -36,7 +48,8 @@ static void *driver(void *arg)
 		if (gpu.c.sketch != NULL) {
 			struct sketch s = {{0}};
 
-			sketch_add(&s, gpu.copy, 0, gpu.c.n_sketch);
+			sketch_words(
+			        &s, (enum convert_format)gpu.c.format, gpu.c.to, gpu.c.n_sketch);
 			memcpy(gpu.c.sketch, s.bucket, sizeof s.bucket);
 		}
 		gpu.c.done_cb(gpu.c.arg, 0);
@@ -179,7 +192,7 @@ static void assert_rounded(
 	step_to(t, b->answer_step);
 	net_get_params(t->net, p);
 	convert_best()->pack(f, want, p, b->n);
-	sketch_add(&s, p, 0, t->arch.n_train);
+	sketch_words(&s, f, want, t->arch.n_train);
 	assert_memory_equal(words, want, b->n * convert_word(f));
 	assert_true(words[b->n * convert_word(f)] == 77); /* and not a byte more */
 	assert_true(sketch_norm(&s) > 0);
