@@ -16,6 +16,7 @@
 #include "agent/outdir.h"
 #include "agent/places.h"
 #include "agent/progress.h"
+#include "agent/resume.h"
 #include "agent/trainer.h"
 
 #include <inttypes.h>
@@ -215,18 +216,10 @@ static int train(struct run *r, struct err *e)
 	return rc;
 }
 
-static void tell_damaged(const char *path, const struct err *why, void *arg)
-{
-	(void)arg;
-	log_warn("%s: put aside as %s.damaged, the checkpoint before it is tried", why->msg, path);
-}
-
 static int resume(struct run *r, struct err *e)
 {
-	struct trainer_notes notes = {0};
-	struct checkpoint c;
 	char path[OUTDIR_PATH];
-	int rc = outdir_newest(&r->dir, &c, path, tell_damaged, NULL, e);
+	int rc = resume_newest(r->trainer, &r->dir, path, e);
 
 	if (rc == ERR_NOTFOUND) {
 		progress_say(&r->progress, "no whole checkpoint in %s: starting anew", r->dir.path);
@@ -234,14 +227,6 @@ static int resume(struct run *r, struct err *e)
 	}
 	if (rc != 0)
 		return rc;
-	rc = trainer_restore(r->trainer, &c, &notes, e);
-	checkpoint_close(&c);
-	if (rc != 0) {
-		err_prefix(e, "%s", path);
-		return rc;
-	}
-	for (int i = 0; i < notes.n; i++)
-		log_warn("%s", notes.text[i]);
 	r->resumed = true;
 	r->saved = true;
 	r->saved_step = r->trainer->step;

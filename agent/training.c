@@ -9,6 +9,7 @@
 #include "agent/base/log.h"
 #include "agent/cli.h"
 #include "agent/places.h"
+#include "agent/resume.h"
 
 #include <inttypes.h>
 #include <sodium.h>
@@ -17,29 +18,13 @@
 #include <string.h>
 #include <time.h>
 
-static void tell_damaged(const char *path, const struct err *why, void *arg)
-{
-	(void)arg;
-	log_warn("%s: put aside as %s.damaged, the checkpoint before it is tried", why->msg, path);
-}
-
 static int resume(struct training *t, bool *resumed, struct err *e)
 {
 	struct trainer *trainer = learner_trainer(t->learner);
-	struct trainer_notes notes = {0};
-	struct checkpoint c;
 	char path[OUTDIR_PATH];
-	int rc = outdir_newest(&t->dir, &c, path, tell_damaged, NULL, e);
-	if (rc == ERR_NOTFOUND)
-		return 0;
+	int rc = resume_newest(trainer, &t->dir, path, e);
 	if (rc)
-		return rc;
-	rc = trainer_restore(trainer, &c, &notes, e);
-	checkpoint_close(&c);
-	if (rc)
-		return err_prefix(e, "%s", path);
-	for (int i = 0; i < notes.n; i++)
-		log_warn("%s", notes.text[i]);
+		return rc == ERR_NOTFOUND ? 0 : rc;
 	log_info("resumed %s: step %" PRIu64 ", %" PRIu64 " samples of our own", path,
 	        trainer->step, trainer->samples);
 	*resumed = true;
