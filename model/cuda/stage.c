@@ -133,11 +133,14 @@ static int answer(
 
 static bool measurable(const struct device_stage *m)
 {
+	size_t from = 0;
 	if (m->n_groups < 0 || m->n_groups > DEVICE_GROUPS_MAX || m->n_sketch > m->n)
 		return false;
-	for (int g = 0; g < m->n_groups; g++)
-		if (m->end[g] < (g > 0 ? m->end[g - 1] : 0) || m->end[g] > m->n)
+	for (int g = 0; g < m->n_groups; g++) {
+		if (m->end[g] < from || m->end[g] > m->n)
 			return false;
+		from = m->end[g];
+	}
 	return true;
 }
 

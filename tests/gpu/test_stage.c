@@ -258,6 +258,34 @@ static void measured_and_added(void **state)
 	wire_close(&w);
 }
 
+/* As many as there is room for, and then every block of a sum has its part. */
+static void measured_whole(void **state)
+{
+	struct sketch want = {0}, got;
+	atomic_int flag = 0;
+	double squares, sum = 0;
+	struct wire w;
+	struct err e = {0};
+	(void)state;
+	wire_init(&w);
+	float *h = w.k->host_alloc(w.d, (w.n + 1) * sizeof *h);
+	fill(h, w.n + 1, 4);
+	assert_int_equal(stage(&w, h, w.n + 1, &e), ERR_BUSY);
+	for (size_t i = 0; i < w.n; i++)
+		sum += (double)h[i] * (double)h[i];
+	sketch_add(&want, h, 0, w.n);
+	must(w.k->stage(w.d,
+	             &(struct device_stage){
+	                     h, w.n, 1, &w.n, &squares, got.bucket, w.n, arrived, &flag},
+	             &e),
+	        &e);
+	wait_for(&flag);
+	assert_true(fabs(squares - sum) <= 1e-12 * sum);
+	assert_true(sketch_distance(&got, &want) <= 1e-6 * sketch_norm(&want));
+	w.k->host_release(w.d, h);
+	wire_close(&w);
+}
+
 /* What is not a finite number makes its group's sum one that is not, and no other's. */
 static void measured_not_finite(void **state)
 {
@@ -314,12 +342,21 @@ static void only_what_is_measured(void **state)
 	assert_int_equal(w.k->stage(w.d, &m, &e), ERR_INVALID);
 	assert_int_equal(atomic_load(&flag), 0);
 	must(update(&w, &x, &updates[0], 0, N, h, &e), &e);
-	/* All groups there may be; and neither groups nor a sketch, but an answer. */
+	/* All groups there may be; groups without a sketch; neither, but an answer. */
 	m.n_groups = DEVICE_GROUPS_MAX;
 	must(w.k->stage(w.d, &m, &e), &e);
 	wait_for(&flag);
 	for (int g = 0; g < DEVICE_GROUPS_MAX; g++)
 		assert_true(squares[g] == (double)h[g] * (double)h[g]);
+	atomic_store(&flag, 0);
+	m.sketch = NULL;
+	m.x = h + 7;
+	m.n = N - 7;
+	m.n_sketch = 0;
+	must(w.k->stage(w.d, &m, &e), &e);
+	wait_for(&flag);
+	for (int g = 0; g < DEVICE_GROUPS_MAX; g++)
+		assert_true(squares[g] == (double)h[7 + g] * (double)h[7 + g]);
 	atomic_store(&flag, 0);
 	must(w.k->stage(w.d,
 	             &(struct device_stage){.x = h, .n = N, .done_cb = arrived, .arg = &flag}, &e),
@@ -481,8 +518,8 @@ static void every_call_may_fail(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest ops[] = {TEST(staged_meanwhile), TEST(updates_add_as_add_does),
-	        TEST(only_what_is_staged), TEST(measured_and_added), TEST(measured_not_finite),
-	        TEST(only_what_is_measured)};
+	        TEST(only_what_is_staged), TEST(measured_and_added), TEST(measured_whole),
+	        TEST(measured_not_finite), TEST(only_what_is_measured)};
 	const struct CMUnitTest schedules[] = {TEST(orders_do_not_matter)};
 	const struct CMUnitTest failures[] = {TEST(every_call_may_fail)};
 	const char *what = argc > 1 ? argv[1] : "ops";
