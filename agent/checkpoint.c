@@ -38,6 +38,7 @@ static const struct field {
         {"accumulate", TYPE_I64, offsetof(struct checkpoint_state, accumulate)},
         {"train_seed", TYPE_I64, offsetof(struct checkpoint_state, train_seed)},
         {"data_seed", TYPE_I64, offsetof(struct checkpoint_state, data_seed)},
+        {"order_seed", TYPE_I64, offsetof(struct checkpoint_state, order_seed)},
         {"mean", TYPE_F64, offsetof(struct checkpoint_state, mean)},
         {"std", TYPE_F64, offsetof(struct checkpoint_state, std)},
         {"best_step", TYPE_U64, offsetof(struct checkpoint_state, best_step)},
@@ -224,7 +225,10 @@ static int read_state(const struct st_file *f, struct checkpoint_state *s, struc
 	for (size_t i = 0; i < N_FIELDS; i++) {
 		const char *text = st_meta(f, fields[i].key);
 
-		if (text == NULL || !parse_field(&fields[i], text, s))
+		/* Earlier files do not have it: their order was data_seed's. */
+		if (text == NULL && strcmp(fields[i].key, "order_seed") == 0)
+			s->order_seed = s->data_seed;
+		else if (text == NULL || !parse_field(&fields[i], text, s))
 			return err_set(e, ERR_FORMAT, "damaged: no usable \"%s\" in the metadata",
 			        fields[i].key);
 	}

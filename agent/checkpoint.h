@@ -31,6 +31,7 @@ struct checkpoint_state {
 	uint64_t optim_steps;
 	int64_t batch, accumulate;
 	int64_t train_seed, data_seed;
+	int64_t order_seed; /* of the order that the position is in: data_seed, or an agent's own */
 	double mean, std;
 	uint64_t best_step; /* 0: there is no best one */
 	double best_loss;   /* validation loss at best_step */

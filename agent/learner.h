@@ -96,6 +96,7 @@ struct learner_config {
 	uv_loop_t *loop;             /* borrowed */
 	const struct config *config; /* borrowed */
 	struct outdir *dir;          /* borrowed: checkpoints, metrics; open at learner_begin */
+	uint64_t identity;           /* of this agent; see trainer_flock */
 	bool layer_norms;            /* compute them */
 	struct learner_callbacks callbacks;
 };

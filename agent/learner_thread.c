@@ -445,7 +445,7 @@ static void open_trainer(struct learner *l)
 
 	if (rc == 0) {
 		l->part = TRAINER_DATA;
-		rc = trainer_flock(l->trainer, l->c.layer_norms, &l->open_err);
+		rc = trainer_flock(l->trainer, l->c.identity, l->c.layer_norms, &l->open_err);
 	}
 	l->open_err.code = rc;
 }

@@ -70,7 +70,7 @@ const struct setting settings[] = {
 	.help = "share of the training images held out to choose the best checkpoint"},
 {"data.seed", "--data-seed", NULL, INT(data.seed, 0, SEED_MAX), FOR_TRAIN,
 	.dflt = "1", .also = "shuffle_seed",
-	.help = "seed of the order of the images and of their augmentation"},
+	.help = "seed of the order of the images and their augmentation; agents mix in their id"},
 {"data.read_ahead", "--read-ahead", NULL, INT(data.ahead, 0, LIMIT_READ_AHEAD), FOR_EVAL,
 	.dflt = "2", .also = "prefetch workers num_workers",
 	.help = "batches prepared in advance on another thread; 0: none"},

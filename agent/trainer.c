@@ -5,7 +5,10 @@
  * which samples come next (the loader's position), the learning rate (a schedule over samples), the
  * dropout masks (a mix of seed, step and micro-batch). So a checkpoint needs no generator states,
  * and a resumed run gives the same bits. In a flock a third number, the samples of all others, is
- * added to the own where schedule and end are concerned, and nowhere else.
+ * added to the own where schedule and end are concerned, and nowhere else; and the agent's identity
+ * is mixed into the seeds of what must differ between agents: order, augmentation and dropout. How
+ * the data is split and the initial weights must be equal at all agents: their seeds stay as they
+ * are in the config.
  *
  * The happy path: trainer_new, trainer_step until trainer_done. What can fail: files in
  * trainer_new, the device at any time, and training itself, when the loss leaves the finite
@@ -120,7 +123,7 @@ static int open_loader(struct trainer *t, struct loader **out, struct loader_con
 	const struct config *c = t->config;
 
 	lc.batch = c->train.batch;
-	lc.seed = (uint64_t)c->data.seed;
+	lc.seed = (uint64_t)t->order_seed;
 	lc.mean = t->mean;
 	lc.std = t->std;
 	lc.ahead = (int)c->data.ahead;
@@ -202,6 +205,8 @@ int trainer_new(
 	if (t == NULL)
 		return err_set(e, ERR_NOMEM, "no memory for a trainer");
 	t->config = c;
+	t->order_seed = c->data.seed;
+	t->dropout_seed = (uint64_t)c->train.seed;
 	rc = open_data(t, e);
 	if (rc == 0) {
 		at = TRAINER_MODEL;
@@ -252,16 +257,31 @@ void trainer_free(struct trainer *t)
 	free(t);
 }
 
-int trainer_flock(struct trainer *t, bool layer_norms, struct err *e)
+/* Agents that trained on the same images at the same time would gain less by averaging, and of a
+ * short run nobody would see the end of the order. */
+static int own_order(struct trainer *t, uint64_t identity, struct err *e)
+{
+	const struct loader_position start = {0};
+	const uint64_t order = rng_mix((uint64_t)t->config->data.seed, identity, 0);
+
+	t->order_seed = (int64_t)order;
+	t->dropout_seed = rng_mix((uint64_t)t->config->train.seed, order, 0);
+	loader_free(t->loader);
+	t->loader = NULL;
+	return trainer__loader(t, &t->loader, start, e);
+}
+
+int trainer_flock(struct trainer *t, uint64_t identity, bool layer_norms, struct err *e)
 {
 	const uint64_t n = t->has_test ? t->test_data.count : 0;
 	const struct loader_position start = {0};
 	const uint32_t part = (uint32_t)t->config->run.eval_samples;
 	struct loader_config lc = {.data = &t->test_data, .n_index = part};
-	int rc = 0;
+	int rc;
 
 	assert(!t->flock && t->step == 0);
-	if (n > part) {
+	rc = own_order(t, identity, e);
+	if (rc == 0 && n > part) {
 		t->part_index = malloc(part * sizeof *t->part_index);
 		if (t->part_index == NULL)
 			return err_set(e, ERR_NOMEM, "no memory for a part of the test set");
@@ -361,14 +381,13 @@ static int measure(struct trainer *t, double lr, struct err *e)
 /* Micro-batch k of a step. */
 static int train_batch(struct trainer *t, int64_t k, struct loss_result *r, struct err *e)
 {
-	const struct config *c = t->config;
 	const struct batch *b = loader_next(t->loader);
 	const float scale = 1.0f / (float)samples_per_step(t);
 	int rc;
 
 	assert(b != NULL);
-	rc = net_train_begin(t->net, b, k > 0, scale,
-	        rng_mix((uint64_t)c->train.seed, t->step, (uint64_t)k), r, e);
+	rc = net_train_begin(
+	        t->net, b, k > 0, scale, rng_mix(t->dropout_seed, t->step, (uint64_t)k), r, e);
 	if (rc == 0)
 		rc = net_ahead(t->net, loader_peek(t->loader), e);
 	return rc ? rc : net_wait(t->net, e);

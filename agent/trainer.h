@@ -29,6 +29,8 @@ struct trainer {
 	struct loader *loader, *val_loader, *test_loader; /* owned; the last two may be NULL */
 	struct schedule schedule;
 	uint64_t step, samples; /* own */
+	int64_t order_seed;     /* of the order of the images and of their augmentation */
+	uint64_t dropout_seed;
 
 	/* As one of a flock. */
 	bool flock;
@@ -61,8 +63,11 @@ void trainer_free(struct trainer *t);
  * trainer_new, a file or a peer), what others add to them left out. Under SGD a step is lr·‖m‖ long
  * (with Nesterov about that); m is looked at in the first 16 steps and then in every 16th, and
  * taken to stay as long in between. Under AdamW each step counts as lr·√n_train, which it may
- * exceed only while gradients suddenly grow, weight decay left out. */
-int trainer_flock(struct trainer *t, bool layer_norms, struct err *e) MUST_CHECK;
+ * exceed only while gradients suddenly grow, weight decay left out.
+ *
+ * identity is a number that no other agent has: order, augmentation and dropout follow from it and
+ * from the seeds in the config. The same one gives the same bits. */
+int trainer_flock(struct trainer *t, uint64_t identity, bool layer_norms, struct err *e) MUST_CHECK;
 
 /* What the others have done; never falls. */
 void trainer_set_others(struct trainer *t, uint64_t samples);
@@ -139,7 +144,9 @@ struct trainer_notes {
 };
 
 /* Goes on where the checkpoint was written. Another model, optimiser or number of training samples
- * is ERR_MISMATCH and leaves the trainer as it was; other differences are noted. */
+ * is ERR_MISMATCH and leaves the trainer as it was; other differences are noted. A checkpoint of
+ * another order of the data (another agent's or data.seed's) says nothing about the place in ours,
+ * which then begins at its start. */
 int trainer_restore(struct trainer *t, const struct checkpoint *c, struct trainer_notes *notes,
         struct err *e) MUST_CHECK;
 

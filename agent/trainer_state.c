@@ -167,6 +167,7 @@ void trainer_note(const struct trainer *t, struct checkpoint_state *s)
 	        .accumulate = c->train.accumulate,
 	        .train_seed = c->train.seed,
 	        .data_seed = c->data.seed,
+	        .order_seed = t->order_seed,
 	        .mean = t->mean,
 	        .std = t->std,
 	        .best_step = t->best_step,
@@ -329,6 +330,9 @@ static void note_changes(
 			        "%s was %" PRId64 " and is %" PRId64
 			        " now: the run goes on, but not as it would have",
 			        all[i].key, all[i].was, all[i].is);
+	if (c->state.order_seed != t->order_seed)
+		note(notes, "it was written with another order of the images (another agent's or "
+		            "data.seed's): our own begins at its start");
 	/* The text names library and threads too: either changes how sums are rounded. */
 	if (strcmp(c->device, t->dev->text) != 0)
 		note(notes,
@@ -366,7 +370,7 @@ static int rebuild(
 int trainer_restore(
         struct trainer *t, const struct checkpoint *c, struct trainer_notes *notes, struct err *e)
 {
-	const struct loader_position at = {.epoch = c->state.epoch, .sample = c->state.sample};
+	struct loader_position at = {.epoch = c->state.epoch, .sample = c->state.sample};
 	const size_t n = t->arch.n_total;
 	struct loader *loader = NULL;
 	float *host = NULL;
@@ -380,6 +384,8 @@ int trainer_restore(
 	host = malloc((size_t)trainer_vectors(t) * n * sizeof *host);
 	if (host == NULL)
 		return err_set(e, ERR_NOMEM, "no memory for %zu parameters", n);
+	if (c->state.order_seed != t->order_seed)
+		at = (struct loader_position){0};
 	rc = trainer__loader(t, &loader, at, e);
 	if (rc != 0)
 		goto out;

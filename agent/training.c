@@ -47,13 +47,23 @@ static int hash_init(const struct training *t, uint64_t *out, struct err *e)
 	return 0;
 }
 
-static int open_learner(
-        struct training *t, const struct config *c, uv_loop_t *loop, int *status, struct err *e)
+/* A key is random: its first bytes are a number that no other agent has. */
+static uint64_t number_of(const struct peer_id *id)
+{
+	uint64_t n = 0;
+	for (int i = 0; i < 8; i++)
+		n = n << 8 | id->bytes[i];
+	return n;
+}
+
+static int open_learner(struct training *t, const struct config *c, uv_loop_t *loop,
+        const struct peer_id *self, int *status, struct err *e)
 {
 	enum trainer_part part = TRAINER_DATA;
 	struct learner_config lc = {.loop = loop,
 	        .config = c,
 	        .dir = &t->dir,
+	        .identity = number_of(self),
 	        .layer_norms = c->gossip.gate == GATE_SELSYNC};
 	int rc = learner_open(&t->learner, &lc, &part, e);
 	if (rc) {
@@ -82,7 +92,7 @@ int training_open(struct training *t, const struct config *c, uv_loop_t *loop,
 	*t = (struct training){.dir = {.lock = -1}};
 	if (!c->agent.train)
 		return 0;
-	int rc = open_learner(t, c, loop, status, e);
+	int rc = open_learner(t, c, loop, self, status, e);
 	if (rc)
 		goto out;
 	rc = hash_init(t, &fc.init, e);

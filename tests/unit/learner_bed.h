@@ -300,7 +300,7 @@ static inline struct trainer *by_hand(const struct config *c)
 	struct err e;
 
 	assert_int_equal(trainer_new(&t, c, NULL, &e), 0);
-	assert_int_equal(trainer_flock(t, true, &e), 0);
+	assert_int_equal(trainer_flock(t, 0, true, &e), 0);
 	return t;
 }
 

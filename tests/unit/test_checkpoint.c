@@ -61,6 +61,7 @@ static void sample_init(struct sample *s)
 	                .accumulate = 2,
 	                .train_seed = -5,
 	                .data_seed = INT64_MAX,
+	                .order_seed = INT64_MIN,
 	                .mean = 0.1 + 0.2,
 	                .std = 1.0 / 3.0,
 	                .best_step = 938,
@@ -149,6 +150,35 @@ static void test_arch_from_metadata(void **state)
 	assert_int_equal(checkpoint_open(&c, path, &e), ERR_MISMATCH);
 	assert_non_null(strstr(e.msg, "--init-from"));
 	arch_close(&again);
+	arch_close(&s.arch);
+}
+
+/* Files from before agents had orders of their own. */
+static void test_without_order_seed(void **state)
+{
+	struct st_meta meta[64];
+	struct checkpoint old = {0};
+	struct st_file f;
+	struct sample s;
+	struct err e;
+	char path[300];
+	int n = 0;
+
+	sample_init(&s);
+	snprintf(path, sizeof path, "%s/o.safetensors", (char *)*state);
+	assert_int_equal(checkpoint_write(path, &s.source, &e), 0);
+	assert_int_equal(st_open(&f, path, &e), 0);
+	for (int i = 0; i < f.n_meta; i++)
+		if (strcmp(f.meta[i].key, "order_seed") != 0)
+			meta[n++] = f.meta[i];
+	assert_int_equal(n, f.n_meta - 1);
+	snprintf(path, sizeof path, "%s/old.safetensors", (char *)*state);
+	assert_int_equal(st_write(path, f.tensors, f.n_tensors, meta, n, &e), 0);
+	st_close(&f);
+	assert_int_equal(st_open(&old.file, path, &e), 0);
+	assert_int_equal(checkpoint__read(&old, &e), 0);
+	assert_int_equal(old.state.order_seed, INT64_MAX);
+	checkpoint_close(&old);
 	arch_close(&s.arch);
 }
 
@@ -377,6 +407,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_round_trip),
 	        cmocka_unit_test(test_without_optimiser_state),
+	        cmocka_unit_test(test_without_order_seed),
 	        cmocka_unit_test(test_arch_from_metadata),
 	        cmocka_unit_test(test_every_damage_is_found),
 	        cmocka_unit_test(test_nonfinite_is_not_written),

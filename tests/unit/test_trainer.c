@@ -319,7 +319,7 @@ static void test_flock_clock(void **state)
 
 	assert_int_equal(t->n_train, 30);
 	assert_int_equal(t->schedule.total, 60);
-	assert_int_equal(trainer_flock(t, false, &e), 0);
+	assert_int_equal(trainer_flock(t, 0, false, &e), 0);
 	assert_int_equal(t->n_whole, 90);
 	assert_int_equal(t->schedule.total, 180);
 	assert_int_equal(t->schedule.warmup, 45);
@@ -371,7 +371,7 @@ static void test_path_and_norms(void **state)
 		struct trainer *t = make(&c);
 		const size_t n = t->arch.n_total;
 
-		assert_int_equal(trainer_flock(t, true, &e), 0);
+		assert_int_equal(trainer_flock(t, 0, true, &e), 0);
 		for (int i = 1; i <= 80; i++) {
 			float *before = params_of(t);
 
@@ -477,7 +477,7 @@ static void test_part_of_the_test_set(void **state)
 	write_file(c.data.test_labels, classes, sizeof classes);
 	struct trainer *t = make(&c);
 
-	assert_int_equal(trainer_flock(t, false, &e), 0);
+	assert_int_equal(trainer_flock(t, 0, false, &e), 0);
 	for (uint32_t i = 0; i < PART_SAMPLES; i++)
 		assert_int_equal(t->part_index[i], i * 5 / 2);
 	assert_int_equal(trainer_evaluate(t, EVAL_TEST_PART, &v, &e), 0);
