@@ -172,5 +172,29 @@ hidden() {
 	check "all leave" all_leave
 }
 
-for s in together leaving modes bounds stall hidden; do scenario $s; done
+# ---- agents that do not know each other: what each trains on
+
+orders() {
+	settings o 1e6
+	enter o o0 --stop-after 50
+	enter o o1 --stop-after 50
+	check "an agent ends after 50 steps" ended o0
+	check "another one, of the same config" ended o1
+	check "they have trained on other images" differ "$(losses o0)" "$(losses o1)"
+	rm -f "$dir/o0/progress" # or its learning rate goes on from there
+	state=$dir/o0 enter o o2 --stop-after 50
+	check "the first one, anew" ended o2
+	check "trains on the same images again" test "$(losses o2)" = "$(losses o0)"
+	state=$dir/o0 enter o o2 --stop-after 10
+	check "and goes on" ended o2
+	check "in its own order" not_said o2 'another order'
+	enter o o1 --stop-after 10 --out "$dir/o2.run"
+	check "another one can take over its folder" ended o1
+	check "and says that its order begins" said o1 'another order of the images'
+}
+
+losses() { sed -nE 's/.*"event":"step".*"loss":([^,]*),.*/\1/p' "$dir/$1.run/metrics.jsonl"; }
+differ() { [ -n "$1" ] && [ -n "$2" ] && [ "$1" != "$2" ]; }
+
+for s in together leaving modes bounds stall hidden orders; do scenario $s; done
 finish
