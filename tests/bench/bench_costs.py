@@ -114,7 +114,7 @@ def pair(options, silence_s):
     with Flock(options.dunlin) as flock:
         meeting = flock.meet()
         both = [flock.start(f"a{i}", *meeting, *CNN, "--silence-seconds", silence_s,
-                            "--data-seed", i, before=on_core(i)) for i in range(2)]
+                            before=on_core(i)) for i in range(2)]
         for a in both:
             a.wait_for(lambda s: s["partners"]["candidates"] == 1 and s["training"]["step"] > 5,
                        "a partner")
@@ -193,8 +193,8 @@ def memory(options):
             train.kill()
             train.wait()
         meeting = flock.meet()
-        both = [flock.start(f"a{i}", "--config", config, *meeting, *arguments,
-                            "--data-seed", i) for i in range(2)]
+        both = [flock.start(f"a{i}", "--config", config, *meeting, *arguments)
+                for i in range(2)]
         both[0].trains()
         seen = {}
 
@@ -219,9 +219,9 @@ def trained(metrics):
 
 # ---- joining
 
-def mlp(options, number):
+def mlp(options):
     return ["--model", "mlp", "--batch", options.batch, "--lr", options.lr, "--threads", 1,
-            "--epochs", options.epochs, "--data-seed", number]
+            "--epochs", options.epochs]
 
 
 def value(status):
@@ -234,10 +234,10 @@ def late(options):
     often = ["--eval-epochs", 0.05]
     with Flock(options.dunlin) as flock:
         meeting = flock.meet()
-        others = [flock.start(f"a{i}", *meeting, *often, *mlp(options, i)) for i in range(2)]
+        others = [flock.start(f"a{i}", *meeting, *often, *mlp(options)) for i in range(2)]
         others[0].wait_for(lambda s: s["training"]["clock"] * 2 >= s["training"]["total"],
                            "half of the run", 600)
-        joiner = flock.start("late", *meeting, *often, *mlp(options, 9))
+        joiner = flock.start("late", *meeting, *often, *mlp(options))
         first = joiner.wait_for(lambda s: s["training"]["samples"] > 0, "a step", every=0.01)
         stepped = time.monotonic() - joiner.begin
         if not first["training"]["joined"]:
@@ -253,7 +253,7 @@ def late(options):
 def whole_run(options, count):
     with Flock(options.dunlin) as flock:
         meeting = flock.meet()
-        agents = [flock.start(f"a{i}", *meeting, *mlp(options, i), "--join-seconds", 3,
+        agents = [flock.start(f"a{i}", *meeting, *mlp(options), "--join-seconds", 3,
                               before=on_core(i)) for i in range(count)]
         if count > 1:
             return finish(agents)[1]
