@@ -86,7 +86,7 @@ static int load_key(struct identity *i, const char *path, struct err *e)
 {
 	char *text;
 	size_t len;
-	int rc = keyfile_read(path, &text, &len, e);
+	int rc = keyfile_read(path, KEYFILE_OURS, &text, &len, e);
 	if (rc == ERR_NOTFOUND)
 		return create_key(i, path, e);
 	if (rc)

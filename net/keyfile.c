@@ -2,7 +2,7 @@
 /* Files of keys.
  *
  * A key is text, so that it survives mail, terminals and secret stores, and has a checksum, since a
- * mistyped key would otherwise only show as silence from everybody. A file that others can read is
+ * mistyped key would otherwise only show as silence from everybody. A file that others can use is
  * refused instead of repaired: whoever could read it may have done so. What is created is created
  * exclusively, so that two processes cannot both believe that theirs is the key.
  *
@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -90,17 +91,27 @@ int keyfile_decode(
 	return rc;
 }
 
-static int check_file(int fd, const char *path, struct err *e)
+/* Of the file that was opened: the path may name another one a moment later. */
+static int check_file(int fd, const char *path, enum keyfile_keeper keeper, struct err *e)
 {
 	struct stat st;
+	uid_t self = geteuid();
 	if (fstat(fd, &st))
 		return err_errno(e, "stat %s", path);
 	if (!S_ISREG(st.st_mode))
 		return err_set(e, ERR_INVALID, "%s is not a regular file", path);
-	if (st.st_mode & (S_IRWXG | S_IRWXO))
+	bool roots = keeper == KEYFILE_OURS_OR_ROOTS && st.st_uid == 0;
+	unsigned mode = st.st_mode & 07777, most = roots ? 0640 : 0600;
+	if (st.st_uid != self && !roots)
 		return err_set(e, ERR_INVALID,
-		        "%s can be used by others (mode %03o): run chmod 600 on it", path,
-		        (unsigned)st.st_mode & 0777);
+		        "%s belongs to user %u (mode %04o), who can change it, and not to user %u: "
+		        "run chown %u and chmod 600 on it, or on a copy",
+		        path, (unsigned)st.st_uid, mode, (unsigned)self, (unsigned)self);
+	if (mode & ~most)
+		return err_set(e, ERR_INVALID,
+		        "%s belongs to user %u and has mode %04o, but only up to %04o is safe from "
+		        "others: run chmod %o on it",
+		        path, (unsigned)st.st_uid, mode, most, st.st_uid == self ? 0600 : 0640);
 	return 0;
 }
 
@@ -122,7 +133,8 @@ static int read_all(int fd, const char *path, char *text, size_t *len, struct er
 	}
 }
 
-int keyfile_read(const char *path, char **text, size_t *len, struct err *e)
+int keyfile_read(
+        const char *path, enum keyfile_keeper keeper, char **text, size_t *len, struct err *e)
 {
 	*text = NULL;
 	*len = 0;
@@ -133,7 +145,7 @@ int keyfile_read(const char *path, char **text, size_t *len, struct err *e)
 		return err_set(e, ERR_NOTFOUND, "there is no %s", path);
 	if (fd < 0)
 		return err_errno(e, "open %s", path);
-	int rc = check_file(fd, path, e);
+	int rc = check_file(fd, path, keeper, e);
 	if (rc)
 		goto out;
 	*text = sodium_malloc(KEYFILE_BYTES_MAX + 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files of keys: one line of text, versioned and checksummed, that nobody else can read. Internal
+/* Files of keys: one line of text, versioned and checksummed, that nobody else can use. Internal
  * to secrets and identities. Text that holds a key is in memory of sodium_malloc throughout. */
 #ifndef DUNLIN_NET_KEYFILE_H
 #define DUNLIN_NET_KEYFILE_H
@@ -24,9 +24,14 @@ void keyfile_encode(char out[KEYFILE_LINE_MAX], const char *prefix, const uint8_
 int keyfile_decode(uint8_t *bytes, size_t n, const char *prefix, const char *text, size_t len,
         struct err *e) MUST_CHECK;
 
-/* Reads a file that only its owner can read. *text is to be sodium_free'd. ERR_NOTFOUND: there is
- * no such file; ERR_INVALID: not a plain file, or readable by others. */
-int keyfile_read(const char *path, char **text, size_t *len, struct err *e) MUST_CHECK;
+/* Whose a key file may be. Our own has at most mode 0600. Root's has at most 0640, since systemd and
+ * Kubernetes give a service its secrets so: root's, with a group that may read them. */
+enum keyfile_keeper { KEYFILE_OURS, KEYFILE_OURS_OR_ROOTS };
+
+/* Reads a file that nobody else can use. *text is to be sodium_free'd. ERR_NOTFOUND: there is
+ * no such file; ERR_INVALID: not a plain file, or not kept as it should be. */
+int keyfile_read(const char *path, enum keyfile_keeper keeper, char **text, size_t *len,
+        struct err *e) MUST_CHECK;
 
 /* Creates a file that is not there yet (ERR_BUSY: it is), mode 0600, and makes it durable. */
 int keyfile_create(const char *path, const char *line, struct err *e) MUST_CHECK;

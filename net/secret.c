@@ -88,7 +88,8 @@ static int load_file(
 {
 	char *text;
 	size_t len;
-	int rc = keyfile_read(path, &text, &len, e), before = s->n, line = 1;
+	int rc = keyfile_read(path, KEYFILE_OURS_OR_ROOTS, &text, &len, e);
+	int before = s->n, line = 1;
 	if (rc == ERR_NOTFOUND)
 		return err_set(e, rc,
 		        "there is no %s: `dunlin keygen --out %s` makes a new flock's", path, path);

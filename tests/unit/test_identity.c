@@ -157,7 +157,7 @@ static void test_secret_refused(void **state)
 
 static void test_secret_permissions(void **state)
 {
-	static const mode_t open_modes[] = {0640, 0604, 0620, 0602, 0610, 0601, 0666};
+	static const mode_t open_modes[] = {0644, 0604, 0620, 0602, 0610, 0601, 0660, 0666};
 	const char *path = secret_file(state, "open", ZERO "\n");
 	const char *missing = path_in(state, "missing"), *folder = *state;
 	struct secrets s;
@@ -176,6 +176,48 @@ static void test_secret_permissions(void **state)
 	assert_int_equal(mkfifo(path_in(state, "fifo"), 0600), 0);
 	const char *fifo = path_in(state, "fifo");
 	assert_int_equal(secrets_load(&s, &fifo, 1, &e), ERR_INVALID);
+}
+
+/* What user `self` is told of a file of `owner` and this mode; "": it is taken. */
+static const char *told(const char *path, uid_t self, uid_t owner, mode_t mode)
+{
+	static struct err e;
+	struct secrets s;
+	/* In this order: chown may take bits of the mode away. The group stays root's, and so is
+	 * ours. */
+	assert_int_equal(chown(path, owner, (gid_t)-1), 0);
+	assert_int_equal(chmod(path, mode), 0);
+	assert_int_equal(seteuid(self), 0);
+	int rc = secrets_load(&s, &path, 1, &e);
+	assert_int_equal(seteuid(0), 0);
+	if (rc == 0)
+		secrets_close(&s);
+	return rc ? e.msg : "";
+}
+
+/* What systemd and Kubernetes hand to a service is root's, and its group may read it. */
+static void test_secret_owners(void **state)
+{
+	enum { ROOT = 0, US = 4242, OTHER = 4243 };
+	static const mode_t roots[] = {0440, 0640}, open[] = {0444, 0644, 0660, 0740};
+	const char *path = secret_file(state, "owned", ZERO "\n");
+	if (geteuid() != 0) {
+		print_message("only root can give files to other users\n");
+		skip();
+	}
+	assert_int_equal(chmod(*state, 0755), 0);
+	for (int m = 0; m < 2; m++) {
+		assert_string_equal(told(path, US, ROOT, roots[m]), "");
+		assert_string_equal(told(path, ROOT, ROOT, roots[m]), "");
+		assert_non_null(strstr(told(path, US, US, roots[m]), "run chmod 600 on it"));
+	}
+	assert_string_equal(told(path, US, US, 0600), "");
+	for (int m = 0; m < 4; m++)
+		assert_non_null(strstr(told(path, US, ROOT, open[m]), "run chmod 640 on it"));
+	assert_non_null(strstr(told(path, US, ROOT, 0644), "user 0 and has mode 0644"));
+	/* Who owns it can give it another content. */
+	assert_non_null(strstr(told(path, US, OTHER, 0640), "user 4243 (mode 0640)"));
+	assert_non_null(strstr(told(path, ROOT, OTHER, 0600), "chown 0 and chmod 600"));
 }
 
 /* ---- identities */
@@ -242,6 +284,7 @@ static void test_identity_refused(void **state)
 	assert_int_equal(identity_open(&i, path_in(state, "bad-state"), &e), 0);
 	identity_close(&i);
 	size_t len = read_text(path, good);
+	/* Root's or not: no group has a part in an identity. */
 	assert_int_equal(chmod(path, 0640), 0);
 	identity_refused(state, ERR_INVALID, "chmod 600");
 	assert_int_equal(chmod(path, 0600), 0);
@@ -459,6 +502,7 @@ int main(void)
 	        cmocka_unit_test(test_secret_create),
 	        cmocka_unit_test(test_secret_refused),
 	        cmocka_unit_test(test_secret_permissions),
+	        cmocka_unit_test(test_secret_owners),
 	        cmocka_unit_test(test_identity_files),
 	        cmocka_unit_test(test_identity_refused),
 	        cmocka_unit_test(test_static_key),
