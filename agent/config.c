@@ -277,11 +277,17 @@ static void check_agent(const struct config *c, struct config_problems *p)
 		clash(p, "agent.advertise", "%s", e.msg);
 	else if (c->agent.advertise[0] && !h.host[0])
 		clash(p, "agent.advertise", "\"%s\": the host is missing", c->agent.advertise);
+	else if (c->agent.advertise[0] && h.port == 0)
+		clash(p, "agent.advertise",
+		        "\"%s\": nobody can dial port 0; without a port peers are told the one "
+		        "that is listened on",
+		        c->agent.advertise);
 	for (const char *s = NULL; (s = textlist_next(c->agent.seeds, s));) {
 		if (hostport_parse(s, &h, &e))
 			clash(p, "agent.seeds", "%s", e.msg);
 		else if (!h.host[0] || !h.port)
-			clash(p, "agent.seeds", "\"%.100s\": wants a host and its port", s);
+			clash(p, "agent.seeds", "\"%.100s\": wants a host, and a port other than 0",
+			        s);
 	}
 }
 

@@ -19,40 +19,76 @@
 #include <unistd.h>
 
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
+#define DIGITS "0123456789"
 
 static int wrong(struct err *e, const char *text, const char *why)
 {
 	return err_set(e, ERR_FORMAT, "\"%.100s\": %s", text, why);
 }
 
+static bool is_six(const char *host)
+{
+	struct in6_addr six;
+	return inet_pton(AF_INET6, host, &six) == 1;
+}
+
+/* A port, or NULL: none is given. */
+static int read_port(const char *text, const char *port, struct hostport *out, struct err *e)
+{
+	out->port = HOSTPORT_PORT;
+	out->has_port = port != NULL;
+	if (!port)
+		return 0;
+	if (!port[0])
+		return wrong(e, text, "the port is missing behind the colon");
+	if (strspn(port, DIGITS) != strlen(port) || strlen(port) > 5 || atoi(port) > 65535)
+		return wrong(e, text, "a port is a number up to 65535");
+	out->port = (uint16_t)atoi(port);
+	return 0;
+}
+
+/* An IPv6 address without brackets, which has no port. "::1:80" may be one address, or another and
+ * a port: it is refused. */
+static int check_bare_six(const char *text, const char *last, struct hostport *h, struct err *e)
+{
+	bool whole = is_six(h->host);
+	h->host[last - text] = '\0';
+	bool port = last[1] && strspn(last + 1, DIGITS) == strlen(last + 1) && is_six(h->host);
+	h->host[last - text] = ':';
+	if (!whole || port)
+		return wrong(
+		        e, text, "an IPv6 address with a port is written in brackets, [::1]:80");
+	return 0;
+}
+
 int hostport_parse(const char *text, struct hostport *out, struct err *e)
 {
-	const char *host = text, *colon = strrchr(text, ':'), *end = colon;
-	struct in6_addr six;
-	bool brackets = text[0] == '[';
+	const char *host = text, *colon = strchr(text, ':'), *last = strrchr(text, ':');
+	bool brackets = text[0] == '[', bare_six = !brackets && colon != last;
+	size_t len = bare_six || !colon ? strlen(text) : (size_t)(colon - text);
+	const char *port = bare_six || !colon ? NULL : colon + 1;
 	*out = (struct hostport){0};
-	if (!colon || !colon[1])
-		return wrong(e, text, "the port is missing, as in heron.example:7946");
-	if (strspn(colon + 1, "0123456789") != strlen(colon + 1) || strlen(colon + 1) > 5 ||
-	        atoi(colon + 1) > 65535)
-		return wrong(e, text, "a port is a number up to 65535");
 	if (brackets) {
+		const char *end = strchr(text, ']');
+		if (!end || (end[1] && end[1] != ':'))
+			return wrong(e, text, "an IPv6 address is written [::1] or [::1]:80");
 		host++;
-		end--;
-		if (end < host || *end != ']')
-			return wrong(e, text, "an IPv6 address is written [::1]:7946");
+		len = (size_t)(end - host);
+		port = end[1] ? end + 2 : NULL;
 	}
-	if ((size_t)(end - host) >= sizeof out->host)
+	if (len >= sizeof out->host)
 		return wrong(e, text, "the host is too long");
-	memcpy(out->host, host, (size_t)(end - host));
-	out->port = (uint16_t)atoi(colon + 1);
-	if (brackets && inet_pton(AF_INET6, out->host, &six) != 1)
+	memcpy(out->host, host, len);
+	if (bare_six)
+		return check_bare_six(text, last, out, e) ? ERR_FORMAT
+		                                          : read_port(text, NULL, out, e);
+	if (brackets && !is_six(out->host))
 		return wrong(e, text, "what is in brackets is not an IPv6 address");
-	if (!brackets && strchr(out->host, ':'))
-		return wrong(e, text, "an IPv6 address is written in brackets, [::1]:7946");
-	if (!brackets && strspn(out->host, NAME_CHARS) != strlen(out->host))
+	if (!brackets && strspn(out->host, NAME_CHARS) != len)
 		return wrong(e, text, "not the name or address of a host");
-	return 0;
+	if (!port && len > 0 && strspn(out->host, DIGITS) == len)
+		return wrong(e, text, "a port alone is written with a colon, as in :80");
+	return read_port(text, port, out, e);
 }
 
 int hostport_resolve(const struct hostport *h, struct peer_addr *out, struct err *e)
@@ -105,6 +141,14 @@ bool hostport_any(const struct peer_addr *a)
 {
 	static const uint8_t none[sizeof a->ip];
 	return memcmp(a->ip, none, a->family == 4 ? 4 : sizeof a->ip) == 0;
+}
+
+bool hostport_dialable(const struct peer_addr *a)
+{
+	static const uint8_t everybody[4] = {255, 255, 255, 255};
+	bool multicast = a->family == 4 ? a->ip[0] >> 4 == 14 : a->ip[0] == 255;
+	return !hostport_any(a) && !multicast &&
+	       (a->family != 4 || memcmp(a->ip, everybody, sizeof everybody) != 0);
 }
 
 struct peer_addr hostport_primary(uint8_t family)

@@ -14,6 +14,7 @@
 #include "agent/node.h"
 
 #include "agent/base/log.h"
+#include "agent/hostport.h"
 #include "net/aead.h"
 
 #include <sodium.h>
@@ -160,34 +161,22 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *res)
 		step(n, e);
 }
 
-/* "host:port" or "[v6]:port", checked when the settings were read. */
-static bool split(const char *text, char host[256], char port[8])
-{
-	const char *colon = strrchr(text, ':');
-	bool six = text[0] == '[';
-	if (!colon || colon == text || strlen(colon + 1) >= 8)
-		return false;
-	size_t len = (size_t)(colon - text) - (six ? 2 : 0);
-	if (len >= 256 || (six && colon[-1] != ']'))
-		return false;
-	memcpy(host, text + (six ? 1 : 0), len);
-	host[len] = 0;
-	snprintf(port, 8, "%s", colon + 1);
-	return true;
-}
-
 static void resolve_seed(struct node *n, int seed)
 {
-	char host[256], port[8];
+	char port[8];
+	struct hostport h;
+	struct err e;
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
 	struct resolve *r = calloc(1, sizeof *r);
 	if (!r)
 		return;
 	r->n = n;
 	r->seed = seed;
+	/* It was checked when the settings were read. */
+	int rc = hostport_parse(n->config.seeds[seed], &h, &e);
+	snprintf(port, sizeof port, "%u", h.port);
 	/* Each time anew: names outlive addresses. */
-	if (!split(n->config.seeds[seed], host, port) ||
-	        uv_getaddrinfo(n->config.loop, &r->req, on_resolved, host, port, &hints) != 0)
+	if (rc || uv_getaddrinfo(n->config.loop, &r->req, on_resolved, h.host, port, &hints) != 0)
 		free(r);
 	else
 		n->resolving++;

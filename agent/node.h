@@ -24,7 +24,7 @@ struct node_config {
 	bool dialable;
 	bool wan; /* the profile */
 	uint16_t protocol_min, protocol_max;
-	const char *const *seeds; /* borrowed: "host:port", "[::1]:port" */
+	const char *const *seeds; /* borrowed: as hostport_parse takes them */
 	int n_seeds;
 	const struct peer_addr *remembered; /* borrowed for node_new */
 	int n_remembered;

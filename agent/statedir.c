@@ -103,7 +103,7 @@ void statedir_close(struct statedir *d)
 	d->lock = -1;
 }
 
-/* ---- known peers: {"version": 1, "peers": ["10.0.0.5:7946", …]} */
+/* ---- known peers: {"version": 1, "peers": ["10.0.0.5:13865", …]} */
 
 int peers_print(const struct peer_addr *peers, int n, struct buf *out)
 {

@@ -4,7 +4,7 @@
  * found here, before anything is locked, written or heard by peers.
  *
  * Which address peers are told: the one in agent.advertise; or the one listened on; or, where that
- * is any, the one that this machine would send from. */
+ * is any, the one that this machine would send from. Port 0 means the one that will be bound. */
 #include "agent/wanted.h"
 
 #include "agent/hostport.h"
@@ -57,9 +57,14 @@ static int read_addresses(const struct config *c, struct node_config *n, struct 
 		rc = hostport_parse(c->agent.advertise, &h, e);
 		if (rc == 0)
 			rc = hostport_resolve(&h, &n->advertise, e);
+		if (rc == 0 && !hostport_dialable(&n->advertise))
+			rc = err_set(e, ERR_INVALID,
+			        "\"%s\" is not the address of one machine: peers could not dial it",
+			        c->agent.advertise);
+		if (!h.has_port)
+			n->advertise.port = 0;
 		return rc ? err_prefix(e, "agent.advertise") : 0;
 	}
-	/* Port 0 means the one that will be bound. */
 	if (hostport_any(&listen))
 		n->advertise = hostport_primary(listen.family);
 	return 0;

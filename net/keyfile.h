@@ -24,8 +24,8 @@ void keyfile_encode(char out[KEYFILE_LINE_MAX], const char *prefix, const uint8_
 int keyfile_decode(uint8_t *bytes, size_t n, const char *prefix, const char *text, size_t len,
         struct err *e) MUST_CHECK;
 
-/* Whose a key file may be. Our own has at most mode 0600. Root's has at most 0640, since systemd and
- * Kubernetes give a service its secrets so: root's, with a group that may read them. */
+/* Whose a key file may be. Our own has at most mode 0600. Root's has at most 0640, since systemd
+ * and Kubernetes give a service its secrets so: root's, with a group that may read them. */
 enum keyfile_keeper { KEYFILE_OURS, KEYFILE_OURS_OR_ROOTS };
 
 /* Reads a file that nobody else can use. *text is to be sodium_free'd. ERR_NOTFOUND: there is

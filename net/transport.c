@@ -330,8 +330,8 @@ static int listen_on(struct transport *t, const struct sockaddr *a, struct err *
 		rc = uv_udp_recv_start(&t->udp, on_datagram_alloc, on_datagram);
 	if (rc == UV_EADDRINUSE)
 		return err_set(e, ERR_IO,
-		        "%s is in use: another agent runs there; choose another --listen port, or "
-		        "0",
+		        "%s is in use: choose another port with --listen, or :0 for any that is "
+		        "free",
 		        peer_addr_text(&shown, text));
 	if (rc != 0)
 		return err_set(e, ERR_IO, "cannot listen on %s: %s", peer_addr_text(&shown, text),

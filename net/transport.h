@@ -121,7 +121,7 @@ void transport_set_self(
 
 struct transport_counters transport_counters(const struct transport *t);
 
-/* "10.0.0.5:7946", "[::1]:7946" into out; returns out. And back; ERR_FORMAT. */
+/* "10.0.0.5:13865", "[::1]:13865" into out; returns out. And back; ERR_FORMAT. */
 const char *peer_addr_text(const struct peer_addr *a, char out[64]);
 int peer_addr_parse(const char *text, struct peer_addr *out, struct err *e) MUST_CHECK;
 struct peer_addr peer_addr_from(const struct sockaddr *s);

@@ -151,7 +151,7 @@ refusals() {
 	check "leaves" ended r2
 	check "a port where nobody listens" start r3 --seed "127.0.0.1:$gone"
 	check "is told from that" await_log "127.0.0.1:$gone: connection refused.*check the port" r3
-	check "a name that is none" start r4 --seed "no-such-host.invalid:7946"
+	check "a name that is none" start r4 --seed "no-such-host.invalid:13865"
 	check "is told too" await_log 'no-such-host.invalid.*cannot be resolved' r4
 	check "a stranger is nobody's peer" await r0 r1 r3 -- peers.alive=0
 	check "all leave" all_leave

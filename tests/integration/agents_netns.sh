@@ -185,5 +185,20 @@ six() {
 	check "all leave" all_leave
 }
 
-for s in partition one_way firewall six; do scenario $s; done
+no_ports() {
+	check "a network" hub hubn || return
+	plug hubn n1 1
+	plug hubn n2 2
+	at n1
+	check "an agent that is given no port" begin_and_ready n1 --advertise 10.77.0.1
+	at n2
+	check "and one that takes any, with a seed that has none" \
+		begin_and_ready n2 --listen :0 --advertise 10.77.0.2 --seed 10.77.0.1
+	check "meet at the default port" await n2 -- "${id[n1]}:addr=10.77.0.1:13865"
+	check "and peers are told the port that is listened on" \
+		await n1 -- "${id[n2]}:addr=10.77.0.2:${port[n2]}"
+	check "both leave" all_leave
+}
+
+for s in partition one_way firewall six no_ports; do scenario $s; done
 finish

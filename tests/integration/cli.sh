@@ -206,13 +206,21 @@ expect "an agent needs a key" 3 'agent.keys: .*--key FILE; .dunlin keygen' ''
 run agent --key none.key
 expect "a key that is not there" 3 'agent.keys: .*none.key' ''
 "$dunlin" keygen --out k.key >/dev/null
-run agent --key k.key --name a/b --listen 7946 --seed heron
+run agent --key k.key --name a/b --listen 80 --seed heron:
 expect "an agent's settings" 3 'agent.name: has letters' ''
-grep -q 'agent.listen: "7946": the port is missing' err &&
-	grep -q 'agent.seeds: "heron": the port is missing' err
+grep -q 'agent.listen: "80": a port alone is written with a colon' err &&
+	grep -q 'agent.seeds: "heron:": the port is missing' err
 verdict "all of them at once" $?
 run agent --key k.key --key k.key --key k.key --key k.key
 expect "keys too many" 2 '--key: more than 3 of them' ''
+for told in 0.0.0.0:1 '[::]:1' 239.1.2.3:1 '[ff02::1]' 0.0.0.0 127.0.0.1:0; do
+	# One that is not refused would run on.
+	timeout 20 "$dunlin" agent --key k.key --listen 127.0.0.1:0 --advertise "$told" --no-train \
+		>out 2>err </dev/null
+	status=$?
+	case $told in *:0) why='nobody can dial port 0' ;; *) why='not the address of one' ;; esac
+	expect "peers cannot be told $told" 3 "agent.advertise: .*$why" ''
+done
 run agent --key k.key --interface no-such
 expect "no such interface" 3 'agent.interface: there is no network interface "no-such"' ''
 run agent --key k.key --listen 127.0.0.1:1 --interface lo
@@ -222,12 +230,12 @@ run agent --key k.key --allow list
 expect "a list that is wrong" 3 'list: line 1: an id has 64 digits' ''
 DUNLIN_TEST_PROTOCOL=3-2 run agent --key k.key
 expect "protocol versions of a test" 3 'DUNLIN_TEST_PROTOCOL: wants two numbers' ''
-DUNLIN_SEEDS=a:1,b run agent --key k.key
-expect "seeds of the environment" 3 'agent.seeds: "b": the port' ''
-DUNLIN_SEEDS=a:1,b run agent --key k.key --seed '[::1]:' --seed c
-grep -q '"\[::1\]:"' err && grep -q '"c"' err && ! grep -q '"b"' err
+DUNLIN_SEEDS=a:1,b: run agent --key k.key
+expect "seeds of the environment" 3 'agent.seeds: "b:": the port' ''
+DUNLIN_SEEDS=a:1,b: run agent --key k.key --seed '[::1]:' --seed c:
+grep -q '"\[::1\]:"' err && grep -q '"c:"' err && ! grep -q '"b:"' err
 verdict "a flag replaces them, and may be repeated" $?
-run train --train-seed heron:7946
+run train --train-seed heron:13865
 expect "a seed that is none" 2 '--train-seed: wants a whole number' ''
 run agent --print-limits
 expect "limits" 0 '' '^LIMIT_CONFIG_BYTES  *1048576  bytes of a config'
@@ -266,6 +274,9 @@ run agent --key k.key --listen 127.0.0.1:0
 expect "one agent of a name" 1 "another agent runs with this state, process $agent: .*--name" ''
 run agent --key k.key --listen 127.0.0.1:0 --state-dir second --socket run/dunlin/agent.sock
 expect "one agent at a socket" 1 'an agent answers at run/dunlin/agent.sock' ''
+taken=$(sed -n 's/.*listening on //p' agent.out)
+run agent --key k.key --name other --no-train --listen "$taken"
+expect "a port that is taken" 1 "$taken is in use: choose another port with --listen, or :0" ''
 run leave
 expect "leave" 0 '' '^agent has left its flock$'
 wait "$agent"

@@ -179,7 +179,7 @@ static struct gossip_update member(uint8_t n, bool left)
 	                .version = left,
 	                .left = left,
 	                .dialable = n % 2,
-	                .addr = {4, {10, 0, 0, n}, 7946}}};
+	                .addr = {4, {10, 0, 0, n}, 13865}}};
 }
 
 static void test_whom_to_remember(void **state)
@@ -200,15 +200,15 @@ static void test_whom_to_remember(void **state)
 	                .accusation = {{{1}}, .generation = 1, .incarnation = 1, {{2}}, true}});
 	tell(g, member(3, true));
 	before.n = 2;
-	before.addr[0] = addr("10.0.0.5:7946");
-	before.addr[1] = addr("10.0.0.77:7946");
+	before.addr[0] = addr("10.0.0.5:13865");
+	before.addr[1] = addr("10.0.0.77:13865");
 	upkeep_choose(&out, g, &before);
 	assert_int_equal(out.n, 3);
 	assert_int_equal(out.addr[0].ip[3], 5); /* alive */
 	assert_int_equal(out.addr[1].ip[3], 1); /* dead: it may come back */
 	assert_int_equal(out.addr[2].ip[3], 77);
 	for (before.n = 0; before.n < STATEDIR_PEERS; before.n++)
-		before.addr[before.n] = (struct peer_addr){4, {11, 0, 0, (uint8_t)before.n}, 7946};
+		before.addr[before.n] = (struct peer_addr){4, {11, 0, 0, (uint8_t)before.n}, 13865};
 	upkeep_choose(&out, g, &before);
 	assert_int_equal(out.n, STATEDIR_PEERS);
 	assert_int_equal(out.addr[0].ip[3], 5);
@@ -256,6 +256,61 @@ static void test_places(void **state)
 	config_close(&c);
 }
 
+static void test_dialable(void)
+{
+	static const char *const no[] = {"0.0.0.0:1", "[::]:1", "224.0.0.1:1", "239.255.255.255:1",
+	        "255.255.255.255:1", "[ff02::1]:1"};
+	static const char *const yes[] = {
+	        "127.0.0.1:1", "223.0.0.1:1", "10.255.255.255:1", "[::1]:1", "[fe80::1]:1"};
+	struct peer_addr a;
+	for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
+		a = addr(no[i]);
+		assert_false(hostport_dialable(&a));
+	}
+	for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
+		a = addr(yes[i]);
+		assert_true(hostport_dialable(&a));
+	}
+}
+
+/* What a text is read as: its host, its port, and whether that was given. */
+static void reads(const char *text, const char *host, int port, bool has_port)
+{
+	struct hostport h;
+	struct err e;
+	if (hostport_parse(text, &h, &e))
+		fail_msg("%s", e.msg);
+	assert_string_equal(h.host, host);
+	assert_int_equal(h.port, port);
+	assert_int_equal(h.has_port, has_port);
+}
+
+static void test_ports_may_be_left_out(void **state)
+{
+	(void)state;
+	static const char *const refused[] = {"h:", "[::1]:", "[::1", "[::1]80", "[]", "80", "h:x",
+	        "h:65536", "h:-1", "::1:80", "fd77::1:2", "fd77::1:99999", "::1:", "a:b:c", "::g"};
+	static struct config c;
+	struct hostport h;
+	struct err e;
+	reads("heron.example", "heron.example", HOSTPORT_PORT, false);
+	reads("heron.example:80", "heron.example", 80, true);
+	reads("10.0.0.5", "10.0.0.5", HOSTPORT_PORT, false);
+	reads("[::1]", "::1", HOSTPORT_PORT, false);
+	reads("[::1:80]:0", "::1:80", 0, true);
+	reads("::1", "::1", HOSTPORT_PORT, false);
+	reads("2001:db8::5", "2001:db8::5", HOSTPORT_PORT, false);
+	reads("fd77::1:abcd", "fd77::1:abcd", HOSTPORT_PORT, false);
+	reads("1:2:3:4:5:6:7:8", "1:2:3:4:5:6:7:8", HOSTPORT_PORT, false);
+	reads(":0", "", 0, true);
+	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+		if (hostport_parse(refused[i], &h, &e) != ERR_FORMAT)
+			fail_msg("%s is taken", refused[i]);
+	config_defaults(&c);
+	reads(c.agent.listen, "0.0.0.0", HOSTPORT_PORT, true);
+	config_close(&c);
+}
+
 static void test_addresses(void **state)
 {
 	(void)state;
@@ -273,6 +328,7 @@ static void test_addresses(void **state)
 	assert_int_equal(hostport_parse("127.0.0.1:7", &h, &e), 0);
 	assert_int_equal(hostport_resolve(&h, &a, &e), 0);
 	assert_false(hostport_any(&a));
+	test_dialable();
 	assert_int_equal(hostport_interface("lo", &a, &e), 0);
 	assert_true(a.family == 4 && a.ip[0] == 127);
 	assert_int_equal(hostport_interface("no-such", &a, &e), ERR_NOTFOUND);
@@ -313,21 +369,21 @@ static void test_greeting(void **state)
 	config_defaults(&c);
 	assert_int_equal(textlist_add(c.agent.keys, sizeof c.agent.keys, "a.key"), 0);
 	assert_int_equal(textlist_add(c.agent.keys, sizeof c.agent.keys, "b c.key"), 0);
-	g.listen = addr("0.0.0.0:7946");
-	g.advertise = addr("[2001:db8::5]:7946");
+	g.listen = addr("0.0.0.0:13865");
+	g.advertise = addr("[2001:db8::5]:13865");
 	buf_init(&out, 65536);
 	assert_int_equal(greeting_print(&g, &out), 0);
 	assert_non_null(strstr(out.data, "dunlin 0000000000000000"));
-	assert_non_null(strstr(out.data, "listening on 0.0.0.0:7946\njoin"));
+	assert_non_null(strstr(out.data, "listening on 0.0.0.0:13865\njoin"));
 	assert_non_null(strstr(out.data,
 	        "join from elsewhere:  dunlin agent --config 'it'\\''s mine.json' --key a.key "
-	        "--key 'b c.key' --seed '[2001:db8::5]:7946'\n"));
+	        "--key 'b c.key' --seed '[2001:db8::5]:13865'\n"));
 	c.agent.dialable = false;
 	g.device = "cpu: no GPU";
 	out.len = 0;
 	assert_int_equal(greeting_print(&g, &out), 0);
 	assert_null(strstr(out.data, "--seed"));
-	assert_non_null(strstr(out.data, "7946\ntrains on cpu: no GPU\n"));
+	assert_non_null(strstr(out.data, "13865\ntrains on cpu: no GPU\n"));
 	buf_close(&out);
 	config_close(&c);
 }
@@ -342,6 +398,7 @@ int main(void)
 	        cmocka_unit_test(test_whom_to_remember),
 	        cmocka_unit_test(test_places),
 	        cmocka_unit_test(test_addresses),
+	        cmocka_unit_test(test_ports_may_be_left_out),
 	        cmocka_unit_test(test_progress),
 	        cmocka_unit_test(test_greeting),
 	};
