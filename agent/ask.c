@@ -33,7 +33,7 @@ bool ask_open(struct asked *a, enum command_id id, int argc, char **argv, int *s
 	char path[LIMIT_PATH];
 	memset(a, 0, sizeof *a);
 	a->id = id;
-	a->client.fd = -1;
+	a->client.fd = a->client.pidfd = -1;
 	if (!cli_begin(&a->config, &a->args, id, argc, argv, status))
 		return false;
 	buf_init(&a->answer, CLIENT_REPLY_MAX);

@@ -224,6 +224,7 @@ static void on_look(void *arg, struct control_view *out)
 	        .gossip = node_gossip(a->node),
 	        .listen = node_address(a->node),
 	        .wan = a->wanted.node.wan,
+	        .leave_s = a->config.agent.leave_s,
 	        .now_ms = uv_now(&a->loop),
 	        .uptime_ms = node_uptime_ms(a->node),
 	        .rss_kb = resident_kb(),

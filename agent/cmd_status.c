@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* dunlin status, dunlin peers, dunlin leave: ask the agent of that name, and show its answer: as it
- * came with --json, for people otherwise. leave waits until the agent is gone, so that what follows
- * it in a script finds the name free. */
+ * came with --json, for people otherwise. leave waits until the agent's process has ended, so that
+ * what follows it in a script finds the name free: state, socket, results and port. */
 #include "agent/ask.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define LEAVE_WAIT_MS 30000
+#define LEAVE_EXTRA_S 10 /* beyond the time that the agent itself takes at most */
 
 /* ---- status, for people */
 
@@ -160,18 +160,33 @@ int cmd_peers(int argc, char **argv)
 	return ask_and_show(CMD_PEERS, argc, argv, show_peers);
 }
 
+/* Until it has ended, or much longer than it should take. */
+static int await_end(struct asked *a)
+{
+	struct err e;
+	/* Of an agent that does not say it, as far as our own settings know. */
+	double own_s = asked_has(a->reply, "leave_s") ? asked_number(a->reply, "leave_s")
+	                                              : a->config.agent.leave_s;
+	double wait_s = (own_s > 0 && own_s < 1e6 ? own_s : 0) + LEAVE_EXTRA_S;
+	if (client_wait_end(&a->client, (int64_t)(1000 * wait_s), &e) == 0)
+		return EXIT_OK;
+	return cli_fail(EXIT_FAILED,
+	        "process %ld was asked to leave, but has not ended in %g s: its log says what it "
+	        "is "
+	        "doing",
+	        (long)a->client.pid, wait_s);
+}
+
 int cmd_leave(int argc, char **argv)
 {
 	struct asked a;
-	struct err e;
 	int status;
 	if (!ask_open(&a, CMD_LEAVE, argc, argv, &status))
 		return status;
 	status = ask(&a, "{\"cmd\":\"leave\"}");
-	int rc = status == EXIT_OK ? client_wait_end(&a.client, LEAVE_WAIT_MS, &e) : 0;
-	if (rc)
-		status = cli_fail(rc == ERR_NOTFOUND ? EXIT_NO_AGENT : EXIT_FAILED, "%s", e.msg);
-	else if (status == EXIT_OK && a.json)
+	if (status == EXIT_OK)
+		status = await_end(&a);
+	if (status == EXIT_OK && a.json)
 		printf("%s\n", a.answer.data);
 	else if (status == EXIT_OK)
 		show_left(a.reply);

@@ -34,6 +34,7 @@ struct control_view {
 	const struct gossip *gossip; /* borrowed for the call */
 	struct peer_addr listen;     /* that was bound */
 	bool wan;
+	double leave_s;  /* longest time that leaving takes */
 	uint64_t now_ms; /* as the core's events have it */
 	uint64_t uptime_ms, rss_kb;
 	struct transport_counters net;

@@ -358,6 +358,8 @@ static int print_answer(const struct control_view *v, const struct request *r, s
 	case CTL_LEAVE:
 		*then = CONTROL_THEN_LEAVE;
 		rc = print_agent(v, out);
+		if (rc == 0)
+			rc = buf_printf(out, ",\"leave_s\":%.3f", v->leave_s);
 		break;
 	case CTL_VERSION:
 		rc = buf_printf(out, ",\"version\":\"%s\",\"protocol\":[%u,%u]", v->version,
