@@ -195,7 +195,6 @@ struct reader {
 	struct config *c;
 	struct cli_args *a;
 	bool help;
-	bool given[CONFIG_SETTINGS_MAX]; /* by setting: its flag was met */
 };
 
 /* The value of a flag that needs one: what stands behind = or in the next argument, unless that is
@@ -226,13 +225,13 @@ static int read_setting_flag(
 	int rc;
 	if (s->type == SET_LIST) {
 		/* The first flag replaces what file and environment say, the others add to it. */
-		if (!r->given[index])
+		if (!r->a->given[index])
 			setting_clear(s, r->c);
 		rc = setting_add(s, r->c, value, why);
 	} else {
 		rc = setting_set_text(s, r->c, value, why);
 	}
-	r->given[index] = true;
+	r->a->given[index] = true;
 	if (rc)
 		return cli_usage_error(r->id, "%s: %s", flag, why);
 	return 0;

@@ -55,6 +55,7 @@ struct cli_args {
 	const char *file[CLI_ARGS_MAX]; /* borrowed from argv: the arguments that are no flags */
 	int n_files;
 	const char *own[CLI_FLAGS_MAX]; /* by commands[].flags; see cli_own */
+	bool given[CONFIG_SETTINGS_MAX]; /* by setting: its flag was given */
 };
 
 /* The whole front of a subcommand: flags, defaults, config file, environment, checks, the log.

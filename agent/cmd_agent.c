@@ -278,6 +278,7 @@ static int greet(const struct agent *a)
 {
 	struct greeting g = {.config = &a->config,
 	        .config_path = a->args.config,
+	        .given = a->args.given,
 	        .id = a->identity.id,
 	        .flock = a->wanted.secrets.flock[0],
 	        .listen = node_address(a->node),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What an agent prints when it is up: who it is, and the command line that joins it. */
+/* What an agent prints when it is up: who it is, and the command lines that join it. */
 #ifndef DUNLIN_AGENT_GREETING_H
 #define DUNLIN_AGENT_GREETING_H
 
@@ -11,6 +11,7 @@
 struct greeting {
 	const struct config *config; /* borrowed */
 	const char *config_path;     /* borrowed; NULL: none was given */
+	const bool *given;           /* borrowed; by setting: its flag was given; NULL: none was */
 	const char *device;          /* borrowed; which, and why; NULL: it does not train */
 	struct peer_id id;
 	struct flock_id flock;

@@ -36,6 +36,7 @@ struct setting {
 	const char *dflt;           /* as a flag's text */
 	const char *help;
 	const char *also; /* words that people try instead of the key, for suggestions; or NULL */
+	bool shared;      /* all agents of a run have it alike */
 };
 extern const struct setting settings[];
 extern const int n_settings;
@@ -70,6 +71,9 @@ const char *setting_wants(const struct setting *s, char out[SETTING_WHY]);
 
 /* Appends the value as JSON. */
 int setting_print(const struct setting *s, const struct config *c, struct buf *out) MUST_CHECK;
+
+/* Appends the value as setting_set_text reads it back; not for lists. */
+int setting_print_text(const struct setting *s, const struct config *c, struct buf *out) MUST_CHECK;
 
 /* The shortest decimal that reads back as v. */
 #define REAL_TEXT 32

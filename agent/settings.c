@@ -272,3 +272,20 @@ int setting_print(const struct setting *s, const struct config *c, struct buf *o
 	}
 	return buf_json_string(out, from);
 }
+
+int setting_print_text(const struct setting *s, const struct config *c, struct buf *out)
+{
+	const char *from = (const char *)c + s->offset;
+	int choice;
+	assert(s->type != SET_LIST);
+	switch (s->type) {
+	case SET_CHOICE:
+		memcpy(&choice, from, sizeof choice);
+		return buf_printf(out, "%s", s->choices[choice]);
+	case SET_TEXT:
+	case SET_MODEL:
+		return buf_printf(out, "%s", from);
+	default:
+		return setting_print(s, c, out);
+	}
+}

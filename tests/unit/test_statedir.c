@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The state directory: its lock between real processes, known peers through damage and back; and
  * what else of an agent's start needs no network: places, addresses, the greeting. */
+#include "agent/cli.h"
 #include "agent/greeting.h"
 #include "agent/hostport.h"
+#include "agent/options.h"
 #include "agent/places.h"
 #include "agent/statedir.h"
 #include "agent/textlist.h"
@@ -12,6 +14,7 @@
 
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <wordexp.h>
 
 static char *path_in(void **state, const char *name)
 {
@@ -378,12 +381,90 @@ static void test_greeting(void **state)
 	assert_non_null(strstr(out.data,
 	        "join from elsewhere:  dunlin agent --config 'it'\\''s mine.json' --key a.key "
 	        "--key 'b c.key' --seed '[2001:db8::5]:13865'\n"));
+	assert_non_null(strstr(out.data,
+	        "\njoin on this machine: dunlin agent --config 'it'\\''s mine.json' --key a.key "
+	        "--key 'b c.key' --name agent2 --listen :0 --seed 127.0.0.1:13865\n"));
+	/* What a config says of one agent alone is not for the next. */
+	strcpy(c.agent.name, "b9");
+	strcpy(c.agent.advertise, "h:1");
+	strcpy(c.agent.state_dir, "s");
+	strcpy(c.run.out, "o");
+	g.listen = addr("[fd77::5]:1");
+	out.len = 0;
+	assert_int_equal(greeting_print(&g, &out), 0);
+	assert_non_null(
+	        strstr(out.data, "'b c.key' --advertise '' --seed '[2001:db8::5]:13865'\n"));
+	assert_non_null(strstr(out.data,
+	        "'b c.key' --advertise '' --state-dir '' --out '' --name b10 --listen "
+	        "'[fd77::5]:0' --seed '[fd77::5]:1'\n"));
 	c.agent.dialable = false;
+	g.listen = addr("0.0.0.0:13865");
 	g.device = "cpu: no GPU";
 	out.len = 0;
 	assert_int_equal(greeting_print(&g, &out), 0);
 	assert_null(strstr(out.data, "--seed"));
 	assert_non_null(strstr(out.data, "13865\ntrains on cpu: no GPU\n"));
+	buf_close(&out);
+	config_close(&c);
+}
+
+/* The words of the printed line that begins so, as a shell reads them, from its subcommand on. */
+static void pasted(const char *text, const char *label, wordexp_t *words)
+{
+	const char *from = strstr(text, label);
+	assert_non_null(from);
+	from += strlen(label);
+	char *line = strndup(from, strcspn(from, "\n"));
+	assert_int_equal(wordexp(line, words, WRDE_NOCMD | WRDE_UNDEF), 0);
+	assert_string_equal(words->we_wordv[0], "dunlin");
+	free(line);
+}
+
+/* Whatever all agents of a run have alike and was said by flags or in the environment is in the
+ * lines; what is one agent's own is not. */
+static void test_greeting_repeats_the_run(void **state)
+{
+	(void)state;
+	static char *const argv[] = {"agent", "--key", "k$HOME", "--model", "mlp", "--train-images",
+	        "a b", "--test-images", "", "--test-labels=", "--epochs", "0.1", "--batch", "7",
+	        "--optimizer", "adamw", "--no-nesterov", "--flip", "--train-seed",
+	        "9007199254740991", "--run=--it's \"mine\"", "--lr", "1e-7", "--beta", "0.25",
+	        "--profile", "wan", "--gate", "every", "--every", "3", "--wire", "fp32",
+	        "--exchange", "pull", "--threads", "3", "--name", "heron", "--out", "here",
+	        "--upload-cap", "5", "--data-seed", "6"};
+	static const char *const labels[] = {"join from elsewhere:  ", "join on this machine: "};
+	static struct config c, again;
+	struct cli_args args, args_again;
+	struct buf out;
+	int status;
+	assert_true(cli_parse(
+	        &c, &args, CMD_AGENT, sizeof argv / sizeof *argv, (char **)argv, &status));
+	struct greeting g = {.config = &c, .given = args.given};
+	g.listen = g.advertise = addr("10.0.0.5:80");
+	assert_int_equal(setenv("DUNLIN_TRAIN_LABELS", "there", 1), 0);
+	strcpy(c.data.train_labels, "there");
+	buf_init(&out, 65536);
+	assert_int_equal(greeting_print(&g, &out), 0);
+	assert_int_equal(unsetenv("DUNLIN_TRAIN_LABELS"), 0);
+	for (int l = 0; l < 2; l++) {
+		wordexp_t words;
+		pasted(out.data, labels[l], &words);
+		assert_true(cli_parse(&again, &args_again, CMD_AGENT, (int)words.we_wordc - 1,
+		        words.we_wordv + 1, &status));
+		for (int i = 0; i < n_settings; i++) {
+			const struct setting *s = &settings[i];
+			if (s->shared && memcmp((char *)&c + s->offset, (char *)&again + s->offset,
+			                         s->size) != 0)
+				fail_msg("%s differs: %s", s->key, out.data);
+		}
+		assert_string_equal(again.agent.keys, "k$HOME");
+		assert_string_equal(again.agent.seeds, "10.0.0.5:80");
+		assert_string_equal(again.agent.name, l ? "heron2" : "agent");
+		assert_true(again.run.threads == 0 && again.data.seed == 1 && !again.run.out[0] &&
+		            again.gossip.upload_cap == 0);
+		config_close(&again);
+		wordfree(&words);
+	}
 	buf_close(&out);
 	config_close(&c);
 }
@@ -401,6 +482,7 @@ int main(void)
 	        cmocka_unit_test(test_ports_may_be_left_out),
 	        cmocka_unit_test(test_progress),
 	        cmocka_unit_test(test_greeting),
+	        cmocka_unit_test(test_greeting_repeats_the_run),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
