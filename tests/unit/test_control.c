@@ -30,7 +30,7 @@ static struct peer_addr addr_of(uint32_t n)
 {
 	return (struct peer_addr){.family = 4,
 	        .ip = {10, (uint8_t)(n >> 16), (uint8_t)(n >> 8), (uint8_t)n},
-	        .port = 13865};
+	        .port = 7946};
 }
 
 static struct peer_id id_of(uint32_t n)
@@ -276,8 +276,8 @@ static void test_status(void **state)
 	assert_int_equal(cJSON_GetArrayItem(at(o, "protocol"), 1)->valueint, 2);
 	assert_int_equal(at(o, "generation")->valueint, 4);
 	assert_true(at(o, "uptime_s")->valuedouble == 2.5);
-	assert_string_equal(at(o, "listen")->valuestring, "10.0.0.8:13865");
-	assert_string_equal(at(o, "advertise")->valuestring, "10.0.0.9:13865");
+	assert_string_equal(at(o, "listen")->valuestring, "10.0.0.8:7946");
+	assert_string_equal(at(o, "advertise")->valuestring, "10.0.0.9:7946");
 	assert_true(cJSON_IsTrue(at(o, "dialable")));
 	assert_string_equal(at(o, "profile")->valuestring, "lan");
 	assert_int_equal(at(at(o, "peers"), "alive")->valueint, 2);

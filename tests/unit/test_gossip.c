@@ -25,7 +25,7 @@ static struct peer_id id(unsigned n)
 
 static struct peer_addr addr(unsigned n)
 {
-	return (struct peer_addr){4, {10, 0, (uint8_t)(n >> 8), (uint8_t)n}, 13865};
+	return (struct peer_addr){4, {10, 0, (uint8_t)(n >> 8), (uint8_t)n}, 7946};
 }
 
 static void step(struct fixture *f, struct gossip_event e)

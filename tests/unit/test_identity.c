@@ -349,7 +349,7 @@ static struct gossip_update a_record(const struct peer_id *id)
 	        .incarnation = 3,
 	        .version = 4,
 	        .dialable = true,
-	        .addr = {.family = 4, .ip = {10, 0, 0, 7}, .port = 13865},
+	        .addr = {.family = 4, .ip = {10, 0, 0, 7}, .port = 7946},
 	        .protocol_min = 1,
 	        .protocol_max = 0x0203,
 	        .status = {.model = 5, .step = 6, .samples = 7, .loss = 1.5f}};

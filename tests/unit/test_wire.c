@@ -256,7 +256,7 @@ static void test_session_messages_come_back(void **state)
 	any_bytes(&r, m.hello.id.bytes, 32);
 	any_bytes(&r, m.hello.signature, 64);
 	m.hello.generation = UINT64_MAX;
-	m.hello.addr = (struct peer_addr){.family = 6, .ip = {1, 2, [15] = 16}, .port = 13865};
+	m.hello.addr = (struct peer_addr){.family = 6, .ip = {1, 2, [15] = 16}, .port = 7946};
 	roundtrip(&m, &back);
 	assert_true(back.hello.identified && back.hello.dialable);
 	assert_memory_equal(&back.hello.id, &m.hello.id, 32);
@@ -309,7 +309,7 @@ static void test_the_bytes_are_these(void **state)
 	r->incarnation = 3;
 	r->version = 4;
 	r->dialable = true;
-	r->addr = (struct peer_addr){4, {10, 0, 0, 5}, 13865};
+	r->addr = (struct peer_addr){4, {10, 0, 0, 5}, 7946};
 	r->protocol_min = 5;
 	r->protocol_max = 6;
 	r->status = (struct member_status){7, 8, 9, 1.0f};
