@@ -11,10 +11,10 @@
  * No answer can be lost: there is room for one to every request that may be outstanding and for one
  * of each kind that comes unasked. What can fail is told in the callbacks; here only learner_open
  * can. */
+#include "agent/base/thread.h"
 #include "agent/learner_core.h"
 
 #include <assert.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,19 +49,6 @@ static void make_groups(struct learner_groups *g, const struct arch *a)
 		g->end[g->n++] = a->n_train;
 }
 
-/* Signals are for the threads that know what to do with them. */
-static int start_thread(struct learner *l)
-{
-	sigset_t all, before;
-	int rc;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&l->thread, NULL, learner__thread, l);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return rc;
-}
-
 static void poke(struct learner *l)
 {
 	pthread_mutex_lock(&l->lock);
@@ -84,7 +71,7 @@ int learner_open(struct learner **out, const struct learner_config *c, enum trai
 	l->metrics.fd = -1;
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->changed, NULL);
-	if (start_thread(l) != 0) {
+	if (thread_start(&l->thread, learner__thread, l) != 0) {
 		l->joined = true;
 		learner_free(l);
 		return err_set(e, ERR_SYSTEM, "no thread to train on");

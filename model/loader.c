@@ -19,13 +19,13 @@
  *
  * A mutex and two conditions are enough: they are touched once a batch, not once a sample. All
  * memory is taken in loader_new, in one block; after it nothing can fail. */
+#include "agent/base/thread.h"
 #include "model/augment.h"
 #include "model/device.h"
 
 #include <assert.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -306,14 +306,9 @@ static int allocate(struct loader *l)
 	return 0;
 }
 
-/* Signals are for the threads that know what to do with them. */
 static int start_thread(struct loader *l)
 {
-	sigset_t all, before;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int rc = pthread_create(&l->thread, NULL, produce, l);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	int rc = thread_start(&l->thread, produce, l);
 	l->threaded = rc == 0;
 	return rc;
 }

@@ -8,6 +8,8 @@
  * apart. Nothing can fail after pool_new. */
 #include "model/pool.h"
 
+#include "agent/base/thread.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -142,7 +144,7 @@ int pool_new(struct pool **out, int threads, struct err *e)
 	pthread_cond_init(&p->moved, NULL);
 	for (int i = 1; i < threads; i++) {
 		workers[i] = (struct worker){.pool = p, .index = i};
-		if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) {
+		if (thread_start(&workers[i].thread, work, &workers[i]) != 0) {
 			pool_free(p);
 			return err_set(
 			        e, ERR_SYSTEM, "cannot start thread %d of %d", i + 1, threads);

@@ -3,6 +3,8 @@
 #include "model/pool.h"
 #include "tests/unit/support.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 
 #define THREADS_MAX 9
@@ -80,12 +82,34 @@ static void parts_cover_everything_once(void **state)
 			}
 }
 
+/* A handler must not run on a stack that generated code has borrowed. */
+static void no_signals(void *arg, int w)
+{
+	sigset_t mask;
+	pthread_sigmask(SIG_BLOCK, NULL, &mask);
+	((struct task *)arg)->ran[w] = sigismember(&mask, SIGTERM);
+}
+
+static void workers_take_no_signals(void **state)
+{
+	struct task task = {0};
+	struct err e;
+	(void)state;
+	assert_int_equal(pool_new(&task.pool, 3, &e), 0);
+	pool_run(task.pool, no_signals, &task);
+	assert_int_equal(task.ran[0], 0); /* the caller's own */
+	assert_int_equal(task.ran[1], 1);
+	assert_int_equal(task.ran[2], 1);
+	pool_free(task.pool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(every_worker_runs_once),
 	        cmocka_unit_test(barriers_hold),
 	        cmocka_unit_test(parts_cover_everything_once),
+	        cmocka_unit_test(workers_take_no_signals),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
