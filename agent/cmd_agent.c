@@ -5,8 +5,10 @@
  * peers; data, model and checkpoint; then the control socket and the network on one loop, a
  * greeting on stdout, and the loop runs. SIGINT, SIGTERM, a `leave` on the socket or the end of the
  * run end it: the exchange under way, a checkpoint, goodbye to the peers, everything closed, exit
- * 0. A second signal ends it at once, even if the loop hangs, and so does agent.leave_seconds.
- * SIGHUP reads the lists again.
+ * 0. A second signal, a second later or more, ends it at once, even if the loop hangs, and so does
+ * agent.leave_seconds. SIGHUP reads the lists again.
+ * Signals are taken by a thread of their own (signals.h), which wakes the loop. While the agent
+ * starts there is nothing to save: SIGINT and SIGTERM end it at once with 0, SIGHUP does nothing.
  *
  *     leave ──► flock_leave ──► node_leave ──► on_left ──► control_close, … ──► the loop is empty
  *
@@ -19,12 +21,14 @@
 #include "agent/greeting.h"
 #include "agent/node.h"
 #include "agent/places.h"
+#include "agent/signals.h"
 #include "agent/training.h"
 #include "agent/upkeep.h"
 #include "agent/wanted.h"
 
 #include <assert.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,9 +37,6 @@
 #define PEERS_EVERY_MS 60000
 #define LINE_EVERY_MS 10000
 #define PEERS_LOOK_MS 5000 /* the first peers are kept soon: an agent may be killed young */
-
-enum { ON_INT, ON_TERM, ON_HUP, N_SIGNALS };
-static const int signals[N_SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
 
 struct agent {
 	struct config config;
@@ -49,7 +50,8 @@ struct agent {
 	struct training training;
 	struct upkeep upkeep;
 	uv_timer_t timer, leave_timer;
-	uv_signal_t signal[N_SIGNALS];
+	uv_async_t signal; /* one of these has come: */
+	atomic_bool hang_up, stop;
 	uint64_t kept_ms; /* when peers were last kept; 0: not yet */
 	uint64_t line_ms;
 	struct flock_view view; /* of the answer being given */
@@ -80,20 +82,12 @@ static int open_state(struct agent *a, struct err *e)
 
 /* ---- the end */
 
-/* A handler in place of libuv's: the loop may be what hangs. */
-static void on_second_signal(int sig)
-{
-	(void)sig;
-	_exit(EXIT_INTERRUPTED);
-}
-
 static void close_handles(struct agent *a)
 {
+	signals_to(NULL, NULL);
 	uv_close((uv_handle_t *)&a->timer, NULL);
 	uv_close((uv_handle_t *)&a->leave_timer, NULL);
-	for (int i = 0; i < N_SIGNALS; i++)
-		if (!uv_is_closing((uv_handle_t *)&a->signal[i]))
-			uv_close((uv_handle_t *)&a->signal[i], NULL);
+	uv_close((uv_handle_t *)&a->signal, NULL);
 }
 
 static void on_left(void *arg)
@@ -148,20 +142,29 @@ static void on_finished(void *arg, int code)
 	leave(a);
 }
 
-static void on_signal(uv_signal_t *s, int signum)
+/* On the waiting thread, like the next. Not a word: what it starts may hang in the log. */
+static void on_early_signal(void *arg, int signum)
 {
-	struct agent *a = s->data;
-	if (signum == SIGHUP) {
-		if (!a->leaving)
-			upkeep_lists(&a->upkeep);
+	(void)arg;
+	if (signum != SIGHUP)
+		_exit(EXIT_OK);
+}
+
+static void on_signal(void *arg, int signum)
+{
+	struct agent *a = arg;
+	atomic_store(signum == SIGHUP ? &a->hang_up : &a->stop, true);
+	uv_async_send(&a->signal);
+}
+
+static void on_signal_told(uv_async_t *h)
+{
+	struct agent *a = h->data;
+	if (atomic_exchange(&a->hang_up, false) && !a->leaving)
+		upkeep_lists(&a->upkeep);
+	if (!atomic_exchange(&a->stop, false))
 		return;
-	}
-	struct sigaction now = {.sa_handler = on_second_signal};
-	uv_close((uv_handle_t *)&a->signal[ON_INT], NULL);
-	uv_close((uv_handle_t *)&a->signal[ON_TERM], NULL);
-	sigaction(SIGINT, &now, NULL);
-	sigaction(SIGTERM, &now, NULL);
-	log_info("leaving; a second signal ends it at once");
+	log_info("leaving; another signal, a second from now or later, ends it at once");
 	leave(a);
 }
 
@@ -336,11 +339,10 @@ static void open_handles(struct agent *a)
 {
 	uv_timer_init(&a->loop, &a->timer);
 	uv_timer_init(&a->loop, &a->leave_timer);
-	a->timer.data = a->leave_timer.data = a;
-	for (int i = 0; i < N_SIGNALS; i++) {
-		uv_signal_init(&a->loop, &a->signal[i]);
-		a->signal[i].data = a;
-	}
+	a->timer.data = a->leave_timer.data = a->signal.data = a;
+	/* Cannot fail: the loop has had an eventfd since uv_loop_init. */
+	int rc = uv_async_init(&a->loop, &a->signal, on_signal_told);
+	assert(rc == 0);
 }
 
 static int run(struct agent *a)
@@ -353,6 +355,7 @@ static int run(struct agent *a)
 	open_handles(a);
 	rc = training_open(&a->training, &a->config, &a->loop, &a->identity.id, &a->state, a,
 	        on_finished, &status, &e);
+	signals_to(on_signal, a); /* told when the loop runs */
 	if (rc == 0) {
 		status = EXIT_FAILED;
 		uv_update_time(&a->loop); /* reading data took its time */
@@ -364,8 +367,6 @@ static int run(struct agent *a)
 			control_close(a->control, NULL, NULL);
 		close_handles(a);
 	} else {
-		for (int i = 0; i < N_SIGNALS; i++)
-			uv_signal_start(&a->signal[i], on_signal, signals[i]);
 		uv_timer_start(&a->timer, on_timer, PEERS_LOOK_MS, PEERS_LOOK_MS);
 		status = greet(a);
 		uv_update_time(&a->loop);
@@ -405,7 +406,10 @@ static int run_agent(struct agent *a)
 	log_setup(&(struct log_config){.level = (enum log_level)a->config.log.level,
 	        .format = (enum log_format)a->config.log.format,
 	        .name = a->config.agent.name});
-	int rc = wanted_open(&a->wanted, &a->config, &e);
+	int rc = signals_start(on_early_signal, a, false, NULL, &e);
+	if (rc)
+		return cli_fail(exit_code(rc, EXIT_FAILED), "%s", e.msg);
+	rc = wanted_open(&a->wanted, &a->config, &e);
 	if (rc)
 		return cli_fail(exit_code(rc, EXIT_CONFIG), "%s", e.msg);
 	rc = open_state(a, &e);

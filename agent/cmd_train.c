@@ -5,9 +5,10 @@
  * some of them metrics, evaluations and checkpoints; at the end final.safetensors and a summary.
  *
  * How it can end otherwise. A signal: the step under way is finished, a checkpoint written, exit 0;
- * a second signal exits at once, and whatever stands in the folder is whole. A loss that is not
- * finite: the step is not applied, nothing is written, the last checkpoint is named. A checkpoint
- * that cannot be written (a full disk) is a warning while the run goes on, since the next one may
+ * another one, a second or more later, exits at once, and whatever stands in the folder is whole.
+ * This thread computes, so another one takes the signals (signals.h). A loss that is not finite:
+ * the step is not applied, nothing is written, the last checkpoint is named. A checkpoint that
+ * cannot be written (a full disk) is a warning while the run goes on, since the next one may
  * succeed, and an error when it was the last. Progress goes to stderr, results to stdout. */
 #include "agent/base/log.h"
 #include "agent/cli.h"
@@ -17,11 +18,12 @@
 #include "agent/places.h"
 #include "agent/progress.h"
 #include "agent/resume.h"
+#include "agent/signals.h"
 #include "agent/trainer.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,37 +45,17 @@ struct run {
 	bool saved; /* there is a checkpoint of saved_step */
 	bool resumed;
 	bool metrics_told;       /* the user knows that the metrics file is broken */
+	atomic_bool signalled;   /* set by the thread that takes signals */
 	uint64_t tested_step;    /* the step that test is of */
 	struct eval_result test; /* count 0: none yet */
 };
 
-/* A signal handler can reach nothing but a global. */
-static volatile sig_atomic_t stop_signals;
-
-static void on_stop_signal(int sig)
+static void on_signal(void *arg, int signum)
 {
-	static const char text[] = "\ndunlin: stopped at once; the last checkpoint stands\n";
+	struct run *r = arg;
 
-	(void)sig;
-	if (stop_signals++ > 0) {
-		if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
-			_exit(EXIT_INTERRUPTED);
-		_exit(EXIT_INTERRUPTED);
-	}
-}
-
-static void catch_signals(void)
-{
-	struct sigaction stop = {.sa_handler = on_stop_signal, .sa_flags = SA_RESTART};
-	struct sigaction ignore = {.sa_handler = SIG_IGN}, old;
-
-	sigaction(SIGINT, &stop, NULL);
-	sigaction(SIGTERM, &stop, NULL);
-	/* A closed terminal is a wish to stop, but not under nohup. */
-	if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-		sigaction(SIGHUP, &stop, NULL);
-	/* A pipe that nobody reads any more must not cost the run its checkpoint. */
-	sigaction(SIGPIPE, &ignore, NULL);
+	(void)signum;
+	atomic_store(&r->signalled, true);
 }
 
 static double clock_s(void)
@@ -193,7 +175,7 @@ static int train(struct run *r, struct err *e)
 	struct trainer *t = r->trainer;
 	const uint64_t limit = (uint64_t)r->config.run.stop_after;
 	struct step_result s;
-	bool stop = stop_signals > 0;
+	bool stop = atomic_load(&r->signalled);
 	int rc = 0;
 
 	while (rc == 0 && !stop && !trainer_done(t)) {
@@ -205,9 +187,10 @@ static int train(struct run *r, struct err *e)
 		const double end_s = clock_s();
 
 		progress_step(&r->progress, t, &s, end_s - begin_s, end_s);
-		stop = stop_signals > 0 || (limit > 0 && t->step - r->first_step >= limit);
+		stop = atomic_load(&r->signalled) ||
+		       (limit > 0 && t->step - r->first_step >= limit);
 		rc = after_step(r, &s, stop, e);
-		stop = stop || stop_signals > 0;
+		stop = stop || atomic_load(&r->signalled);
 	}
 	/* Nothing happens here when after_step has just saved. */
 	if (rc == 0)
@@ -350,8 +333,8 @@ static int finish_stopped(struct run *r)
 	const struct trainer *t = r->trainer;
 	char path[OUTDIR_PATH];
 
-	metrics_end(
-	        &r->metrics, t, stop_signals > 0 ? "signal" : "stop_after", clock_s() - r->start_s);
+	metrics_end(&r->metrics, t, atomic_load(&r->signalled) ? "signal" : "stop_after",
+	        clock_s() - r->start_s);
 	printf("stopped at step %" PRIu64 " of %" PRIu64 ", %s; --resume goes on from there\n",
 	        t->step, trainer_steps_total(t), outdir_checkpoint(&r->dir, t->step, path));
 	return EXIT_OK;
@@ -410,13 +393,19 @@ int cmd_train(int argc, char **argv)
 {
 	struct run r = {.dir = {.lock = -1}, .metrics = {.fd = -1}};
 	struct cli_args args;
+	struct err e;
 	int status;
 
 	if (!cli_begin(&r.config, &args, CMD_TRAIN, argc, argv, &status))
 		return status;
-	catch_signals();
 	progress_init(&r.progress, &r.config);
-	status = run_train(&r);
+	/* A closed terminal is a wish to stop, too. */
+	if (signals_start(on_signal, &r, true,
+	            "\ndunlin: stopped at once; the last checkpoint stands\n", &e) != 0)
+		status = fail(&r, ERR_SYSTEM, EXIT_FAILED, &e);
+	else
+		status = run_train(&r);
+	signals_to(NULL, NULL);
 	metrics_close(&r.metrics);
 	outdir_close(&r.dir);
 	trainer_free(r.trainer);
