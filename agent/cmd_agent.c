@@ -5,8 +5,8 @@
  * peers; data, model and checkpoint; then the control socket and the network on one loop, a
  * greeting on stdout, and the loop runs. SIGINT, SIGTERM, a `leave` on the socket or the end of the
  * run end it: the exchange under way, a checkpoint, goodbye to the peers, everything closed, exit
- * 0. A second signal, a second later or more, ends it at once, even if the loop hangs, and so does
- * agent.leave_seconds. SIGHUP reads the lists again.
+ * 0, or 1 if the checkpoint could not be written. A second signal, a second later or more, ends it
+ * at once, even if the loop hangs, and so does agent.leave_seconds. SIGHUP reads the lists again.
  * Signals are taken by a thread of their own (signals.h), which wakes the loop. While the agent
  * starts there is nothing to save: SIGINT and SIGTERM end it at once with 0, SIGHUP does nothing.
  *
@@ -90,6 +90,23 @@ static void close_handles(struct agent *a)
 	uv_close((uv_handle_t *)&a->signal, NULL);
 }
 
+/* Of an agent that has left, or has no more time to. */
+static int end_status(const struct agent *a)
+{
+	struct flock_agent *f = a->training.flock;
+	if (!f)
+		return EXIT_OK;
+	if (a->code)
+		return exit_code(a->code, EXIT_FAILED);
+	if (!flock_unsaved(f))
+		return EXIT_OK;
+	log_error(
+	        "the last checkpoint, or the run's result, is not written to %s: make room there, "
+	        "or give it more --leave-seconds",
+	        a->training.out);
+	return EXIT_FAILED;
+}
+
 static void on_left(void *arg)
 {
 	struct agent *a = arg;
@@ -110,11 +127,9 @@ static void on_flock_left(void *arg)
 static void on_leave_timer(uv_timer_t *t)
 {
 	struct agent *a = t->data;
-	log_warn("leaving took longer than agent.leave_seconds (%g): ended without a last "
-	         "checkpoint",
-	        a->config.agent.leave_s);
+	log_warn("leaving took longer than agent.leave_seconds (%g)", a->config.agent.leave_s);
 	unlink(a->wanted.socket);
-	_exit(EXIT_OK);
+	_exit(end_status(a));
 }
 
 static void leave(void *arg)
@@ -380,9 +395,7 @@ static int run(struct agent *a)
 	uv_run(&a->loop, UV_RUN_DEFAULT);
 	if (rc == 0 && a->training.flock && status == EXIT_OK) {
 		training_print(&a->training);
-		status = a->code == ERR_NONFINITE ? EXIT_DIVERGED
-		         : a->code                ? exit_code(a->code, EXIT_FAILED)
-		                                  : EXIT_OK;
+		status = end_status(a);
 	}
 	training_close(&a->training);
 	uv_run(&a->loop, UV_RUN_DEFAULT); /* its handles */

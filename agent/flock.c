@@ -256,16 +256,18 @@ static void on_saved(void *arg, const char *path, uint64_t step, const struct er
 	struct flock_agent *f = arg;
 	f->now_ms = uv_now(f->c.loop);
 	if (e->code) {
-		log_warn("%s: training goes on, the next checkpoint may succeed", e->msg);
+		log_warn("%s%s", e->msg,
+		        f->owes ? "" : ": training goes on, the next checkpoint may succeed");
 	} else {
 		log_debug("checkpoint %s", path);
 		f->saves++;
 		f->saved_step = step;
 		f->saved_ms = f->now_ms;
 	}
-	if (f->exported) { /* asked for before this one */
-		f->saving_last = true;
-		f->saved_ms = f->now_ms; /* tried, at least */
+	/* Asked for behind the export, or when it left: of the last state. */
+	if (f->exported || f->learner_stopping) {
+		f->kept = e->code == 0;
+		f->result_asked = false;
 	}
 }
 
@@ -275,7 +277,7 @@ static void on_exported(void *arg, const char *path, const struct err *e)
 	f->exported = true;
 	f->finished = e->code == 0;
 	if (e->code)
-		log_error("%s", e->msg);
+		log_warn("%s", e->msg);
 	else
 		log_info("weights: %s", path);
 }

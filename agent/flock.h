@@ -116,6 +116,8 @@ void flock_start(struct flock_agent *f, struct node *node, bool alone);
 /* Ends exchange and learner, with a checkpoint; then left_cb, with flock_config's arg. The node
  * must live until then. */
 void flock_leave(struct flock_agent *f, void (*left_cb)(void *arg));
+/* From flock_leave on: the last checkpoint, or the run's result, is not written. */
+bool flock_unsaved(const struct flock_agent *f);
 void flock_free(struct flock_agent *f); /* after left_cb, or before flock_start */
 
 /* What the node hears. */

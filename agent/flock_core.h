@@ -192,9 +192,13 @@ struct flock_agent {
 	uint64_t idle_since_ms;
 	uint64_t leave_until_ms; /* until then an exchange may still end by itself */
 	bool learner_stopping, learner_stopped, learner_failed;
-	bool exported;    /* the result was written, or tried */
-	bool saving_last; /* the result's checkpoint was written, or tried */
-	bool finished;    /* the result is written */
+	bool owes;          /* something is to be written before it may leave with success */
+	bool kept;          /* what it owes is in a checkpoint */
+	bool finished;      /* the result is written */
+	bool result_asked;  /* the learner writes the result and its checkpoint */
+	bool exported;      /* of these two, the first was answered */
+	uint64_t result_ms; /* when to ask again */
+	int result_tries;
 };
 
 static inline bool flock__exchange_idle(const struct flock_agent *f)

@@ -3,10 +3,12 @@
  *
  * Merging: the local model is evaluated, then exchanges in fp32, as many as it takes until partners
  * hardly differ, or until time is up; then the merged model is evaluated and written. Who is
- * through stays until nobody has wanted its share for a while.
+ * through stays until nobody has wanted its share for a while. A result that could not be written
+ * (a full disk) is tried again during the stay, which lasts for some tries at least.
  *
  * Leaving: no new exchange; the one under way ends or is given up; a checkpoint; then everything
- * that holds our memory (transfers, workers, the learner) has to let go of it. */
+ * that holds our memory (transfers, workers, the learner) has to let go of it. What could not be
+ * written is flock_unsaved, for the exit code. */
 #include "agent/base/log.h"
 #include "agent/flock_core.h"
 
@@ -15,6 +17,8 @@
 #define MERGE_ROUNDS_MAX 64 /* begun by us; others begin as many */
 #define MERGE_STRIKES 4     /* who fails so often in a row is not waited for */
 #define MERGE_PAUSE_MS 10
+#define RESULT_TRIES 4 /* at least; more while peers want us */
+#define RESULT_RETRY_MS 3000
 
 void flock__merge_begin(struct flock_agent *f)
 {
@@ -24,18 +28,28 @@ void flock__merge_begin(struct flock_agent *f)
 		f->merge_until_ms = f->now_ms + (uint64_t)(f->c.config->gossip.merge_s * 1000);
 }
 
+/* The checkpoint behind the export, so that its answer is the last of the two. */
+static void ask_result(struct flock_agent *f)
+{
+	f->result_tries++;
+	f->result_ms = f->now_ms + RESULT_RETRY_MS;
+	f->exported = f->finished;
+	f->result_asked = (f->finished || learner_export(f->learner, "final.safetensors")) &&
+	                  learner_save(f->learner);
+	if (!f->result_asked)
+		log_warn("the result is not written yet: the learner's queue is full");
+}
+
 static void write_result(struct flock_agent *f)
 {
+	f->owes = true;
 	f->merge_evaluated = true;
 	flock__phase(f, FLOCK_FINISHED);
 	f->idle_since_ms = f->now_ms;
 	if (f->merge_rounds > 0 && learner_trainer(f->learner)->has_test &&
 	        !learner_evaluate(f->learner, true))
 		log_warn("the merged model is not evaluated: the learner's queue is full");
-	if (!learner_export(f->learner, "final.safetensors") || !learner_save(f->learner)) {
-		log_warn("the result is not written: the learner's queue is full");
-		f->exported = f->saving_last = true;
-	}
+	ask_result(f);
 }
 
 /* Two that are done early are soon near each other, while others have not begun: only when all of
@@ -86,13 +100,15 @@ void flock__merge_tick(struct flock_agent *f)
 void flock__stay_tick(struct flock_agent *f)
 {
 	flock__candidates(f);
-	bool written = f->exported && f->saving_last;
 	bool wanted = f->n_candidates > 0 &&
 	              f->now_ms - f->idle_since_ms < (uint64_t)(f->c.config->gossip.stay_s * 1000);
-	if (!written || wanted || !flock__exchange_idle(f))
+	bool again = flock_unsaved(f) && (wanted || f->result_tries < RESULT_TRIES);
+	if (again && !f->result_asked && f->now_ms >= f->result_ms)
+		ask_result(f);
+	if (f->result_asked || again || wanted || !flock__exchange_idle(f))
 		return;
 	flock__phase(f, FLOCK_LEAVING);
-	f->c.finished_cb(f->c.arg, f->finished ? 0 : ERR_IO);
+	f->c.finished_cb(f->c.arg, 0);
 }
 
 /* ---- leaving */
@@ -119,15 +135,19 @@ static void maybe_left(struct flock_agent *f)
 	uv_close((uv_handle_t *)&f->leave_timer, on_handle_closed);
 }
 
+bool flock_unsaved(const struct flock_agent *f)
+{
+	/* What a learner that failed has is not worth keeping. */
+	return f->owes && !f->learner_failed && !(f->kept && (f->finished || !f->merge_evaluated));
+}
+
 static void stop_learner(struct flock_agent *f)
 {
 	f->learner_stopping = true;
-	bool anything = f->last.r.step > 0 || f->joined;
-	if (f->saving_last)
-		anything = false; /* the result is there already */
-	if (f->learner_failed)
-		anything = false; /* what it has is not worth keeping */
-	if (anything && !learner_save(f->learner))
+	if (f->merge_evaluated) { /* a last try, unless one is under way or the result is there */
+		if (flock_unsaved(f) && !f->result_asked)
+			ask_result(f);
+	} else if (flock_unsaved(f) && !learner_save(f->learner))
 		log_warn("no last checkpoint: the learner's queue is full");
 	learner_stop(f->learner);
 }
@@ -154,6 +174,7 @@ void flock_leave(struct flock_agent *f, void (*left_cb)(void *arg))
 {
 	assert(!f->left_cb);
 	f->left_cb = left_cb;
+	f->owes = f->owes || f->last.r.step > 0 || f->joined;
 	f->now_ms = uv_now(f->c.loop);
 	flock__phase(f, FLOCK_LEAVING);
 	flock__tell_status(f);
