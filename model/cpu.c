@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* From OpenMP, which oneDNN is built with: the team below the calling thread. Declared here since
  * clang has no omp.h of its own on Debian. */
@@ -64,6 +66,29 @@ static const struct cpu_kernels *best_kernels(void)
 	return &cpu_kernels_base;
 }
 
+/* Tries what oneDNN does with the code that it generates: memory is written, then made executable.
+ * systemd's MemoryDenyWriteExecute=, SELinux and some containers refuse that. */
+static bool can_generate(void)
+{
+	size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return true; /* too little memory: a lack that others will tell */
+	bool can = mprotect(p, bytes, PROT_READ | PROT_WRITE | PROT_EXEC) == 0;
+	munmap(p, bytes);
+	return can;
+}
+
+static void describe(struct cpu_device *d)
+{
+	const dnnl_version_t *v = dnnl_version();
+	char library[48] = "OpenBLAS: no executable memory";
+	if (d->generates)
+		snprintf(library, sizeof library, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+	snprintf(d->base.text, sizeof d->base.text, "cpu (%s, %s loops, %d thread%s)", library,
+	        d->k->name, d->threads, d->threads == 1 ? "" : "s");
+}
+
 static void cpu_close(struct device *dev)
 {
 	struct cpu_device *d = cpu(dev);
@@ -95,7 +120,13 @@ static int cpu_open(struct device **out, const struct device_config *c, struct e
 	size_t t = (size_t)d->threads;
 	d->stream = calloc(t, sizeof(dnnl_stream_t));
 	d->partial = aligned_alloc(64, t * PARTIAL_STRIDE * sizeof(double));
-	if (!d->stream || !d->partial || gemm_init(&d->gemm, c->deterministic) != 0) {
+	d->generates = can_generate();
+	rc = gemm_init(&d->gemm, c->deterministic, d->generates, d->threads);
+	if (rc == ERR_UNSUPPORTED) {
+		rc = err_set(e, ERR_DEVICE, CPU_NO_CODE ", or use --threads 1");
+		goto out;
+	}
+	if (!d->stream || !d->partial || rc) {
 		rc = err_set(e, ERR_NOMEM, "no memory for a device");
 		goto out;
 	}
@@ -106,9 +137,7 @@ static int cpu_open(struct device **out, const struct device_config *c, struct e
 		rc = err_set(e, ERR_DEVICE, "oneDNN cannot start (status %d)", (int)s);
 		goto out;
 	}
-	const dnnl_version_t *v = dnnl_version();
-	snprintf(d->base.text, sizeof d->base.text, "cpu (oneDNN %d.%d.%d, %s loops, %d thread%s)",
-	        v->major, v->minor, v->patch, d->k->name, d->threads, d->threads == 1 ? "" : "s");
+	describe(d);
 	d->base.backend = &backend_cpu;
 	*out = &d->base;
 	return 0;

@@ -15,6 +15,7 @@ struct cpu_device {
 	struct device base;
 	struct pool *pool; /* owned */
 	int threads;
+	bool generates; /* memory can be made executable, which oneDNN needs */
 	const struct cpu_kernels *k;
 	dnnl_engine_t engine;  /* owned */
 	dnnl_stream_t *stream; /* owned; one per worker */
@@ -38,6 +39,11 @@ static inline void cpu_samples(
 {
 	pool_part((size_t)batch, 1, w, d->threads, from, to);
 }
+
+/* For messages: what is refused, and what to do. */
+#define CPU_NO_CODE                                                                      \
+	"memory cannot be made executable here, which oneDNN needs: allow it (systemd: " \
+	"MemoryDenyWriteExecute=no; SELinux: execmem)"
 
 /* Each kind of op: prepare and unprepare are run by one thread (unprepare also after a prepare that
  * failed), the rest by every worker. Memory for state is the op's until unprepare. */

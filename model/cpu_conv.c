@@ -7,7 +7,8 @@
  *     dW: each worker its own, in the library's order ──reorder──► (O, I, kh, kw) ──summed──► grads
  *
  * Everything is created in prepare, buffers for the library's scratch included, so that a step
- * allocates nothing. What can fail there is memory, or a shape that the library has no code for. */
+ * allocates nothing. What can fail there is memory, a shape that the library has no code for, or
+ * the library's code itself, where memory cannot be made executable. */
 #include "model/cpu.h"
 
 #include <stdlib.h>
@@ -320,6 +321,10 @@ int cpu_conv_prepare(struct cpu_device *d, struct op *op, struct err *e)
 		cpu_conv_unprepare(op);
 		if (st == dnnl_out_of_memory)
 			return err_set(e, ERR_NOMEM, "%s: no memory", op->layer->name);
+		if (!d->generates)
+			return err_set(e, ERR_DEVICE,
+			        "%.80s: " CPU_NO_CODE ", or use --device plain, which is slow",
+			        op->layer->name);
 		return err_set(e, ERR_UNSUPPORTED,
 		        "%s: oneDNN has no convolution for this shape (status %d)", op->layer->name,
 		        (int)st);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* oneDNN's sgemm and OpenBLAS's each win on some shapes and some processors, by up to 4×, so each
  * shape is timed once, when a model is made ready. The two differ in their last bits: a checkpoint
- * keeps the choices, or a resumed run would not be bit-equal, and --deterministic takes none. */
+ * keeps the choices, or a resumed run would not be bit-equal, and --deterministic takes none.
+ *
+ * oneDNN generates its code at run time. Where memory cannot be made executable it refuses every
+ * product, and OpenBLAS, which is compiled code, does them all. */
 #include "model/cpu_gemm.h"
 
 #include <cblas.h>
@@ -14,9 +17,12 @@
 #define TEXT_PER_CHOICE 96
 #define TIMED_ROUNDS 5
 
-int gemm_init(struct cpu_gemm *g, bool fixed)
+int gemm_init(struct cpu_gemm *g, bool fixed, bool generates, int threads)
 {
-	*g = (struct cpu_gemm){.fixed = fixed};
+	*g = (struct cpu_gemm){
+	        .fixed = fixed || !generates,
+	        .library = generates ? GEMM_ONEDNN : GEMM_OPENBLAS,
+	};
 	g->choice = calloc(GEMM_CHOICES_MAX, sizeof *g->choice);
 	g->text = calloc(GEMM_CHOICES_MAX, TEXT_PER_CHOICE);
 	if (!g->choice || !g->text) {
@@ -28,8 +34,11 @@ int gemm_init(struct cpu_gemm *g, bool fixed)
 	openblas_set_num_threads(1);
 	/* A build without threads and without locks gives wrong numbers when several threads call.
 	 */
-	if (!openblas_get_parallel() && !strstr(openblas_get_config(), "USE_LOCKING"))
+	if (!openblas_get_parallel() && !strstr(openblas_get_config(), "USE_LOCKING")) {
 		g->fixed = true;
+		if (!generates && threads > 1)
+			return ERR_UNSUPPORTED;
+	}
 	return 0;
 }
 
@@ -93,7 +102,7 @@ static bool same(const struct gemm_shape *a, const struct gemm_shape *b)
 enum gemm_library gemm_choose(struct cpu_gemm *g, const struct gemm_shape *s)
 {
 	if (g->fixed)
-		return GEMM_ONEDNN;
+		return g->library;
 	for (int i = 0; i < g->n; i++)
 		if (same(&g->choice[i].shape, s))
 			return g->choice[i].library;
@@ -131,6 +140,10 @@ int gemm_parse(struct cpu_gemm *g, const char *text, struct err *e)
 			g->n = 0;
 			return err_set(
 			        e, ERR_FORMAT, "the stored choice of libraries is malformed");
+		}
+		if (l == 'd' && g->fixed && g->library == GEMM_OPENBLAS) {
+			g->n = 0;
+			return err_set(e, ERR_UNSUPPORTED, "oneDNN cannot make its code here");
 		}
 		s.ta = a == 'T';
 		s.tb = b == 'T';

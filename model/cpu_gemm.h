@@ -26,19 +26,23 @@ struct gemm_choice {
 
 /* The choices made so far. Looked up while a model is made ready, never in a step. */
 struct cpu_gemm {
-	bool fixed;                 /* deterministic: always oneDNN, nothing is timed */
+	bool fixed;                 /* always the same library, nothing is timed */
+	enum gemm_library library;  /* that one */
 	struct gemm_choice *choice; /* owned */
 	int n;
 	char *text; /* owned; see gemm_print */
 };
 
-int gemm_init(struct cpu_gemm *g, bool fixed) MUST_CHECK;
+/* fixed: oneDNN alone, for runs that repeat. Without generates, where oneDNN cannot make its code,
+ * it is OpenBLAS alone; ERR_UNSUPPORTED if that is a build that several threads cannot call. */
+int gemm_init(struct cpu_gemm *g, bool fixed, bool generates, int threads) MUST_CHECK;
 void gemm_close(struct cpu_gemm *g);
 
 /* The choice for a shape: known, or timed now on memory of its own. */
 enum gemm_library gemm_choose(struct cpu_gemm *g, const struct gemm_shape *s);
 
-/* All choices as text, "NT 64x512x784/784,784,512 d; …", and back. */
+/* All choices as text, "NT 64x512x784/784,784,512 d; …", and back. ERR_UNSUPPORTED: it names
+ * oneDNN, which cannot make its code here. */
 const char *gemm_print(struct cpu_gemm *g);
 int gemm_parse(struct cpu_gemm *g, const char *text, struct err *e) MUST_CHECK;
 

@@ -338,4 +338,26 @@ code 5 none "export of a missing file" "$dunlin" export none.safetensors y.safet
 code 1 nowhere "export to nowhere" "$dunlin" export exported.safetensors nowhere/y.safetensors
 is "a refused start leaves no folder" test ! -e x
 
+# --- where memory cannot be made executable
+
+deny=${builddir:-.}/tests/integration/no_exec_memory
+dense='[{"type": "flatten"}, {"type": "dense", "units": 16}, {"type": "relu"},
+	{"type": "dense", "units": 4}]'
+sed "/\"layers\": \[/,/^\t\]},/c \\\t\"model\": {\"layers\": $(tr -d '\n' <<<"$dense")}," \
+	run.json >dense.json
+if "$deny" 2>deny.log; then
+	code 7 "conv1: memory cannot be made executable.*MemoryDenyWriteExecute" \
+		"a convolution names the cause" "$deny" "$dunlin" train --config run.json --out y
+	code 0 "cpu (OpenBLAS: no executable memory" "dense layers train" \
+		"$deny" "$dunlin" train --config dense.json --out dense --stop-after 10
+	sed 's/"deterministic": true/"deterministic": false/' dense.json >timed.json
+	"$dunlin" train --config timed.json --out timed --stop-after 10 >/dev/null 2>&1
+	code 0 "resumed timed/" "also from a checkpoint of a machine that allows it" \
+		"$deny" "$dunlin" train --config timed.json --out timed --resume --stop-after 10
+	code 0 "^device  plain" "the plain device needs no such memory" \
+		"$deny" "$dunlin" train --config run.json --out plain --device plain --stop-after 5
+else
+	ok 0 "memory that is not executable # SKIP $(head -n 1 deny.log)"
+fi
+
 echo "1..$n"

@@ -2,6 +2,7 @@
 /* Devices that are not there, or that work behind the caller's back: a plugin that cannot be
  * loaded, a loss that comes later, a failure that only the device knows of. The last two are the
  * plain backend with another table. */
+#include "model/cpu_gemm.h"
 #include "model/net.h"
 #include "model/optim.h"
 #include "tests/unit/ops_fixture.h"
@@ -145,12 +146,29 @@ static void missing_memory_has_a_reason(void **state)
 	fixture_close(&f);
 }
 
+/* Whoever cannot make code takes the compiled library, whatever a checkpoint has chosen. */
+static void products_need_no_executable_memory(void **state)
+{
+	const struct gemm_shape s = {false, false, 2, 2, 2, 2, 2, 2};
+	struct cpu_gemm g;
+	struct err e = {0};
+
+	(void)state;
+	assert_int_equal(gemm_init(&g, true, false, 1), 0);
+	assert_int_equal(gemm_choose(&g, &s), GEMM_OPENBLAS);
+	assert_int_equal(gemm_parse(&g, "NN 2x2x2/2,2,2 d", &e), ERR_UNSUPPORTED);
+	assert_int_equal(gemm_parse(&g, "NN 2x2x2/2,2,2 b", &e), 0);
+	assert_int_equal(gemm_choose(&g, &s), GEMM_OPENBLAS);
+	gemm_close(&g);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(a_broken_plugin_is_told),
 	        cmocka_unit_test(a_loss_may_come_later),
 	        cmocka_unit_test(missing_memory_has_a_reason),
+	        cmocka_unit_test(products_need_no_executable_memory),
 	};
 
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
