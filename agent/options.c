@@ -193,7 +193,7 @@ const struct setting settings[] = {
 	.help = "where to compute: auto, cpu, plain, cuda or cuda:N"},
 {"run.threads", "--threads", "DUNLIN_THREADS", INT(run.threads, 0, LIMIT_THREADS), FOR_EVAL,
 	.dflt = "0", .also = "num_threads cores cpus",
-	.help = "CPU threads; 0: as many as there are cores"},
+	.help = "CPU threads; 0: as many as the cores and the CPU quota allow"},
 {"run.deterministic", "--deterministic", NULL, BOOL(run.deterministic), FOR_EVAL,
 	.dflt = "false",
 	.help = "make no choice by timing, so that a repeated run gives the same bits"},

@@ -12,6 +12,8 @@
  * Sums over workers are taken in their order: the same number of threads gives the same bits. */
 #include "model/cpu.h"
 
+#include "agent/base/cores.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,7 +114,7 @@ static int cpu_open(struct device **out, const struct device_config *c, struct e
 	*out = NULL;
 	if (!d)
 		return err_set(e, ERR_NOMEM, "no memory for a device");
-	d->threads = c->threads > 0 ? c->threads : pool_cores();
+	d->threads = c->threads > 0 ? c->threads : cores_usable().n;
 	d->k = best_kernels();
 	omp_set_num_threads(1);
 	if ((rc = pool_new(&d->pool, d->threads, e)) != 0)

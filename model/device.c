@@ -3,6 +3,8 @@
  * is asked for (or by auto), so a machine without its libraries never notices. */
 #include "model/device.h"
 
+#include "agent/base/cores.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,18 +70,27 @@ static int open_named(
 	return err_set(e, ERR_INVALID, "no device \"%s\": auto, cpu, plain, cuda or cuda:N", spec);
 }
 
+/* What was opened. Threads that nobody chose are explained. */
+static void name_device(const struct device *d, const struct device_config *c, char out[136])
+{
+	bool by_quota = d->backend == &backend_cpu && c->threads <= 0 && cores_usable().quota;
+	snprintf(out, 136, "%s%s", d->text, by_quota ? ", limited by the CPU quota" : "");
+}
+
 int device_open(struct device **out, const char *spec, const struct device_config *c, char why[160],
         struct err *e)
 {
 	struct err none = {0};
+	char name[136];
 	int rc;
 	*out = NULL;
 	if (strcmp(spec, "auto") != 0) {
 		rc = open_named(out, spec, c, e);
 		if (rc)
 			return rc;
+		name_device(*out, c, name);
 		if (why)
-			snprintf(why, 160, "%s, as asked for", (*out)->text);
+			snprintf(why, 160, "%s, as asked for", name);
 	} else if (open_cuda(out, c, &none) == 0) {
 		if (why)
 			snprintf(why, 160, "%s: there is a GPU", (*out)->text);
@@ -87,9 +98,9 @@ int device_open(struct device **out, const char *spec, const struct device_confi
 		rc = backend_cpu.open(out, c, e);
 		if (rc)
 			return rc;
+		name_device(*out, c, name);
 		if (why)
-			snprintf(why, 160, "%s: %.*s", (*out)->text,
-			        (int)(157 - strlen((*out)->text)), none.msg);
+			snprintf(why, 160, "%s: %.*s", name, (int)(157 - strlen(name)), none.msg);
 	}
 	return 0;
 }

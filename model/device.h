@@ -24,7 +24,7 @@
 
 struct device_config {
 	int index;          /* of several devices of that kind */
-	int threads;        /* cpu: 1 or more; 0: as many as there are cores */
+	int threads;        /* cpu: 1 or more; 0: cores_usable */
 	bool deterministic; /* no choice that depends on timing */
 	bool tf32;          /* cuda: products may round their inputs to 10 bits, which is faster */
 };

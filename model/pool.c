@@ -8,6 +8,7 @@
  * apart. Nothing can fail after pool_new. */
 #include "model/pool.h"
 
+#include "agent/base/cores.h"
 #include "agent/base/thread.h"
 
 #include <pthread.h>
@@ -15,7 +16,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define SPIN_ROUNDS 1000 /* of `pause`: about 10 to 50 µs */
 #define YIELD_ROUNDS \
@@ -119,15 +119,6 @@ void pool_run(struct pool *p, pool_fn fn, void *arg)
 	pool_barrier(p);
 }
 
-int pool_cores(void)
-{
-	cpu_set_t set;
-	if (sched_getaffinity(0, sizeof set, &set) == 0)
-		return CPU_COUNT(&set);
-	long n = sysconf(_SC_NPROCESSORS_ONLN);
-	return n > 0 ? (int)n : 1;
-}
-
 int pool_new(struct pool **out, int threads, struct err *e)
 {
 	struct pool *p = aligned_alloc(64, (sizeof *p + 63) / 64 * 64);
@@ -139,7 +130,7 @@ int pool_new(struct pool **out, int threads, struct err *e)
 		return err_set(e, ERR_NOMEM, "no memory for %d threads", threads);
 	}
 	*p = (struct pool){.threads = 1, .workers = workers};
-	p->spin = threads > pool_cores() ? 0 : SPIN_ROUNDS;
+	p->spin = threads > cores_usable().n ? 0 : SPIN_ROUNDS;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->moved, NULL);
 	for (int i = 1; i < threads; i++) {

@@ -38,7 +38,4 @@ static inline void pool_part(size_t n, size_t grain, int w, int t, size_t *from,
 	*to = b < n ? b : n;
 }
 
-/* Cores that this process may use. */
-int pool_cores(void);
-
 #endif

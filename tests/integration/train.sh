@@ -360,4 +360,28 @@ else
 	ok 0 "memory that is not executable # SKIP $(head -n 1 deny.log)"
 fi
 
+# --- a control group with half of a core's time
+
+has_quota() { # has_quota GROUP: makes it
+	[ "$(nproc)" -gt 1 ] && mkdir "$1" && if [ -e "$1/cpu.cfs_quota_us" ]; then
+		echo 50000 >"$1/cpu.cfs_quota_us"
+	else
+		echo "50000 100000" >"$1/cpu.max"
+	fi
+}
+# Bash forks for a group of commands: 0 is its own process.
+within() { # within GROUP COMMAND...
+	(echo 0 >"$1/cgroup.procs" && shift && exec env -u DUNLIN_THREADS "$@")
+}
+group=/sys/fs/cgroup/cpu
+[ -d $group ] || group=/sys/fs/cgroup
+group=$group/dunlin-test-$$
+if has_quota $group 2>quota.log && within $group true 2>>quota.log; then
+	code 0 "1 thread), limited by the CPU quota" "threads follow the CPU quota" \
+		within $group "$dunlin" train --config run.json --out quota --stop-after 1
+else
+	ok 0 "threads follow the CPU quota # SKIP one core, or no control group can be made here"
+fi
+rmdir $group 2>/dev/null
+
 echo "1..$n"
