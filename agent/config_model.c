@@ -38,16 +38,16 @@ static void tell(const struct reading *r, int line, const char *fmt, ...)
 }
 
 static void read_name(
-        const struct reading *r, const cJSON *item, const char *key, char out[LIMIT_NAME])
+        const struct reading *r, const cJSON *item, const char *key, char out[LIMIT_LAYER_NAME])
 {
 	if (!cJSON_IsString(item))
 		tell(r, item->valueint, "%s: wants a layer's name, not %s", key, json_kind(item));
 	else if (!item->valuestring[0])
 		tell(r, item->valueint, "%s: may not be empty", key);
-	else if (strlen(item->valuestring) >= LIMIT_NAME)
-		tell(r, item->valueint, "%s: longer than %d bytes", key, LIMIT_NAME - 1);
+	else if (strlen(item->valuestring) >= LIMIT_LAYER_NAME)
+		tell(r, item->valueint, "%s: longer than %d bytes", key, LIMIT_LAYER_NAME - 1);
 	else
-		snprintf(out, LIMIT_NAME, "%s", item->valuestring);
+		snprintf(out, LIMIT_LAYER_NAME, "%s", item->valuestring);
 }
 
 static void read_from(const struct reading *r, const cJSON *item, struct layer *l)

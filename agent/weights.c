@@ -225,12 +225,12 @@ static void check_tensor(const struct param_view *v, const struct st_tensor *t,
 	char have[128], want[64];
 
 	if (!same_shape(v, t))
-		tell(shape, "%s: %s, not %s", v->name, dims_text(t, have, sizeof have),
+		tell(shape, "%.80s: %s, not %s", v->name, dims_text(t, have, sizeof have),
 		        shape_text(&v->shape, want));
 	else if (t->dtype != ST_F32)
-		tell(type, "%s: %s, not F32", v->name, st_dtype_text(t->dtype));
+		tell(type, "%.80s: %s, not F32", v->name, st_dtype_text(t->dtype));
 	else if (weights_nonfinite(t->data, v->count) < v->count)
-		tell(value, "%s", v->name);
+		tell(value, "%.80s", v->name);
 }
 
 int weights_check(const struct st_file *f, const struct arch *a, struct err *e)
@@ -247,13 +247,13 @@ int weights_check(const struct st_file *f, const struct arch *a, struct err *e)
 		const struct st_tensor *t = st_find(f, a->views[i].name);
 
 		if (t == NULL)
-			tell(missing, "%s", a->views[i].name);
+			tell(missing, "%.80s", a->views[i].name);
 		else
 			check_tensor(&a->views[i], t, shape, type, value);
 	}
 	for (int i = 0; i < f->n_tensors; i++)
 		if (find_view(a, f->tensors[i].name) == NULL && !is_optimiser(f->tensors[i].name))
-			tell(extra, "%.*s", LIMIT_NAME, f->tensors[i].name);
+			tell(extra, "%.80s", f->tensors[i].name);
 	for (int i = 0; i < 5; i++) {
 		if (all[i].count == 0 || used >= sizeof text)
 			continue;

@@ -147,7 +147,7 @@ static void trail(const struct arch *a, int i, char *out, size_t size)
 	int first = i > 3 ? i - 3 : 0;
 	int n = snprintf(out, size, first ? "… " : "input %s ", shape_text(&a->input, text));
 	for (int k = first; k < i && n >= 0 && (size_t)n < size; k++)
-		n += snprintf(out + n, size - (size_t)n, "→ %s %s ", a->nodes[k].layer.name,
+		n += snprintf(out + n, size - (size_t)n, "→ %.80s %s ", a->nodes[k].layer.name,
 		        shape_text(&a->nodes[k].shape, text));
 }
 
@@ -156,7 +156,7 @@ static int complain(const struct arch *a, int i, struct err *e, int code, const 
 	const struct layer *l = &a->nodes[i].layer;
 	char way[160];
 	trail(a, i, way, sizeof way);
-	return err_set(e, code, "layer %d (%s%s%s): %s; %s", i + 1, layer_types[l->kind].name,
+	return err_set(e, code, "layer %d (%s%s%.80s): %s; %s", i + 1, layer_types[l->kind].name,
 	        l->name[0] ? " " : "", l->name, what, way);
 }
 
@@ -204,8 +204,8 @@ static int find_inputs(struct arch *a, int i, struct err *e)
 		while (j >= 0 && strcmp(from, a->nodes[j].layer.name) != 0)
 			j--;
 		if (j < 0 && strcmp(from, "input") != 0) {
-			char what[96];
-			snprintf(what, sizeof what, "no layer before it is named \"%s\"", from);
+			char what[120];
+			snprintf(what, sizeof what, "no layer before it is named \"%.80s\"", from);
 			return complain(a, i, e, ERR_INVALID, what);
 		}
 		node->in[k] = j;

@@ -56,10 +56,11 @@ struct shape {
 /* One entry of the list. Fields that a kind does not use stay at their defaults. */
 struct layer {
 	enum layer_kind kind;
-	char name[LIMIT_NAME];                   /* empty: conv1, conv2, … by kind and place */
-	char from[LAYER_INPUTS_MAX][LIMIT_NAME]; /* empty: the layer before; "input": the data */
-	int64_t units;                           /* dense: outputs; conv2d: output channels */
-	int64_t kernel, stride, pad;             /* conv2d and pools, square */
+	/* name: empty is conv1, conv2, … by kind and place. from: empty is the layer before,
+	 * "input" the data. */
+	char name[LIMIT_LAYER_NAME], from[LAYER_INPUTS_MAX][LIMIT_LAYER_NAME];
+	int64_t units;               /* dense: outputs; conv2d: output channels */
+	int64_t kernel, stride, pad; /* conv2d and pools, square */
 	bool bias;
 	double p; /* dropout: the share that is dropped */
 };
@@ -88,7 +89,7 @@ int layer_init(struct layer *l, const char *type) MUST_CHECK;
 enum param_group { PARAM_WEIGHT, PARAM_PLAIN, PARAM_STAT };
 
 struct param_view {
-	char name[LIMIT_NAME + 16]; /* "conv1.weight" */
+	char name[LIMIT_TENSOR_NAME]; /* "conv1.weight" */
 	struct shape shape;
 	size_t offset, count; /* in the flat vector, in floats */
 	enum param_group group;

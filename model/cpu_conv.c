@@ -308,7 +308,7 @@ int cpu_conv_prepare(struct cpu_device *d, struct op *op, struct err *e)
 	size_t t = (size_t)d->threads;
 	struct conv *v = calloc(1, sizeof *v + t * sizeof *v->part);
 	if (!v)
-		return err_set(e, ERR_NOMEM, "%s: no memory", op->layer->name);
+		return err_set(e, ERR_NOMEM, "%.80s: no memory", op->layer->name);
 	op->state = v;
 	v->threads = d->threads;
 	v->n_bias = op->b ? (size_t)op->out_shape.dim[2] : 0;
@@ -320,14 +320,14 @@ int cpu_conv_prepare(struct cpu_device *d, struct op *op, struct err *e)
 			continue;
 		cpu_conv_unprepare(op);
 		if (st == dnnl_out_of_memory)
-			return err_set(e, ERR_NOMEM, "%s: no memory", op->layer->name);
+			return err_set(e, ERR_NOMEM, "%.80s: no memory", op->layer->name);
 		if (!d->generates)
 			return err_set(e, ERR_DEVICE,
 			        "%.80s: " CPU_NO_CODE ", or use --device plain, which is slow",
 			        op->layer->name);
 		return err_set(e, ERR_UNSUPPORTED,
-		        "%s: oneDNN has no convolution for this shape (status %d)", op->layer->name,
-		        (int)st);
+		        "%.80s: oneDNN has no convolution for this shape (status %d)",
+		        op->layer->name, (int)st);
 	}
 	return 0;
 }

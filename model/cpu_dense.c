@@ -39,13 +39,13 @@ int cpu_dense_prepare(struct cpu_device *d, struct op *op, struct err *e)
 {
 	struct dense *s = calloc(1, sizeof *s + (size_t)d->threads * sizeof s->part[0]);
 	if (!s)
-		return err_set(e, ERR_NOMEM, "%s: no memory", op->layer->name);
+		return err_set(e, ERR_NOMEM, "%.80s: no memory", op->layer->name);
 	s->in = (size_t)op->in_shape.dim[op->in_shape.rank - 1];
 	s->out = (size_t)op->layer->units;
 	s->rows = (size_t)op->batch * (shape_count(&op->in_shape) / s->in);
 	op->state = s;
 	if (s->rows > INT32_MAX)
-		return err_set(e, ERR_LIMIT, "%s: too many rows in a batch", op->layer->name);
+		return err_set(e, ERR_LIMIT, "%.80s: too many rows in a batch", op->layer->name);
 	int32_t m = (int32_t)s->rows, i = (int32_t)s->in, o = (int32_t)s->out;
 	for (int w = 0; w < d->threads; w++) {
 		struct product *p = &s->part[w].forward;

@@ -30,7 +30,7 @@ int cpu_simple_prepare(struct op *op, struct err *e)
 	size_t n = shape_count(&op->out_shape) * (size_t)op->batch;
 	op->state = aligned_alloc(64, (n * one + 63) / 64 * 64);
 	if (!op->state)
-		return err_set(e, ERR_NOMEM, "%s: no memory", op->layer->name);
+		return err_set(e, ERR_NOMEM, "%.80s: no memory", op->layer->name);
 	return 0;
 }
 

@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BACKEND_ABI 6
+#define BACKEND_ABI 7
 #define DEVICE_GROUPS_MAX 33 /* of one stage */
 
 struct device_config {

@@ -7,7 +7,7 @@
 #define LIMIT_CONFIG_BYTES (1u << 20) /* a config file */
 #define LIMIT_CONFIG_ERRORS 64        /* problems told by one config check */
 #define LIMIT_PATH 1024               /* a path in a config, NUL included */
-#define LIMIT_NAME 48                 /* a layer's or tensor's name, NUL included */
+#define LIMIT_NAME 48                 /* of a preset, an agent, a run; NUL included */
 
 #define LIMIT_HOST_PORT 264 /* "host:port" in a config, NUL included */
 #define LIMIT_LIST 8192     /* bytes of a list of strings in a config */
@@ -29,12 +29,14 @@
 #define LIMIT_IDX_BYTES (1ull << 36) /* one data file, unpacked */
 #define LIMIT_READ_AHEAD 16          /* batches prepared before they are asked for */
 
+#define LIMIT_TENSOR_NAME 257 /* NUL included */
+#define LIMIT_LAYER_NAME 250  /* NUL included: ".weight" behind it makes a tensor's name */
 #define LIMIT_SAFETENSORS_HEADER (16u << 20)
 #define LIMIT_TENSORS 65536
 #define LIMIT_TENSOR_RANK 8
 #define LIMIT_CHECKPOINTS_KEPT 1000
 
-_Static_assert(LIMIT_NAME >= 32, "layer names with a parameter's suffix must fit");
+_Static_assert(LIMIT_TENSOR_NAME >= LIMIT_LAYER_NAME + 7, "a layer's tensors must fit");
 _Static_assert((unsigned long long)LIMIT_BATCH <= LIMIT_SAMPLES, "a batch is a part of a set");
 
 #endif

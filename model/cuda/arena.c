@@ -68,7 +68,7 @@ static int none_left(struct cuda_device *d, size_t bytes, size_t *left, struct e
 	if (rc)
 		return rc;
 	return err_set(e, ERR_NOMEM,
-	        "cuda:%d: %s%s%s wants %zu MB and the GPU has %zu of its %zu MB left", d->index,
+	        "cuda:%d: %.80s%s%s wants %zu MB and the GPU has %zu of its %zu MB left", d->index,
 	        d->where, d->where[0] ? " " : "", d->what, (bytes >> 20) + 1, *left >> 20,
 	        all >> 20);
 }

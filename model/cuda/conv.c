@@ -61,9 +61,9 @@ static int told(struct cuda_device *d, const struct op *op, int rc, struct err *
 {
 	struct err first;
 	if (rc != ERR_DEVICE)
-		return rc ? err_prefix(e, "%s", op->layer->name) : 0;
+		return rc ? err_prefix(e, "%.80s", op->layer->name) : 0;
 	first = *e;
-	err_prefix(&first, "cuda:%d: %s %s", d->index, op->layer->name, d->what);
+	err_prefix(&first, "cuda:%d: %.80s %s", d->index, op->layer->name, d->what);
 	return cuda_fail(d, &first, e);
 }
 
@@ -108,10 +108,11 @@ int cuda_conv_count(
 int cuda_conv_prepare(struct cuda_device *d, struct op *op, struct err *e)
 {
 	if (packed_floats(op) > INT32_MAX)
-		return err_set(e, ERR_LIMIT, "%s: too many weights for one layer", op->layer->name);
+		return err_set(
+		        e, ERR_LIMIT, "%.80s: too many weights for one layer", op->layer->name);
 	struct conv *c = calloc(1, sizeof *c);
 	if (!c)
-		return err_set(e, ERR_NOMEM, "%s: no memory", op->layer->name);
+		return err_set(e, ERR_NOMEM, "%.80s: no memory", op->layer->name);
 	op->state = c;
 	int rc = plan(d, &c->forward, CONV_FORWARD, op, e);
 	if (rc == 0)

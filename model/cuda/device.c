@@ -34,7 +34,7 @@ static int tell(
         struct cuda_device *d, const char *call, const char *text, const char *name, struct err *e)
 {
 	struct err first;
-	err_set(&first, ERR_DEVICE, "cuda:%d: %s%s%s: %.*s: %s%s%s%s", d->index, d->where,
+	err_set(&first, ERR_DEVICE, "cuda:%d: %.80s%s%s: %.*s: %s%s%s%s", d->index, d->where,
 	        d->where[0] ? " " : "", d->what, (int)strcspn(call, "("), call, text,
 	        name ? " (" : "", name ? name : "", name ? ")" : "");
 	return cuda_fail(d, &first, e);

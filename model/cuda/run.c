@@ -56,8 +56,8 @@ static int prepare_op(struct cuda_device *d, struct op *op, struct err *e)
 {
 	d->where = op->layer->name;
 	if (cuda_count(op, &op->in_shape) > INT32_MAX || cuda_count(op, &op->out_shape) > INT32_MAX)
-		return err_set(e, ERR_LIMIT, "%s: over 2^31 values in a batch; try a smaller batch",
-		        op->layer->name);
+		return err_set(e, ERR_LIMIT,
+		        "%.80s: over 2^31 values in a batch; try a smaller batch", op->layer->name);
 	if (op->kind == LAYER_CONV2D)
 		return cuda_conv_prepare(d, op, e);
 	if (op->kind == LAYER_MAX_POOL) /* where each maximum was */
@@ -263,7 +263,7 @@ static int simple_forward(
 	case LAYER_FLATTEN:
 		return CUDA(kernel_transpose(op->y, x, v.batch, v.h * v.w, v.c, false, d->compute));
 	default:
-		return err_set(e, ERR_UNSUPPORTED, "%s: not on a GPU", op->layer->name);
+		return err_set(e, ERR_UNSUPPORTED, "%.80s: not on a GPU", op->layer->name);
 	}
 }
 

@@ -5,6 +5,7 @@
 
 #include "agent/base/buf.h"
 #include "agent/checkpoint.h"
+#include "agent/config.h"
 #include "agent/outdir.h"
 #include "agent/weights.h"
 
@@ -123,6 +124,81 @@ static void test_without_optimiser_state(void **state)
 	assert_null(c.v);
 	checkpoint_close(&c);
 	arch_close(&s.arch);
+}
+
+/* A model of one dense layer whose name has so many bytes. */
+static int named_arch(struct arch *a, size_t bytes, struct err *e)
+{
+	char name[512] = "", json[1024];
+	struct layer *layers;
+	struct shape input;
+	int64_t classes;
+	int n, rc;
+
+	memset(name, 'n', bytes);
+	snprintf(json, sizeof json,
+	        "{\"input\":[2,3,1],\"classes\":3,\"layers\":[{\"type\":\"flatten\"},"
+	        "{\"type\":\"dense\",\"name\":\"%s\",\"units\":3}]}",
+	        name);
+	rc = config_parse_model(json, strlen(json), &layers, &n, &input, &classes, e);
+	if (rc == 0)
+		rc = arch_resolve(a, layers, n, &input, classes, e);
+	free(layers);
+	return rc;
+}
+
+/* Tensors are called as their layers, with .weight behind: here of 71, 255 and 256 bytes. */
+static void test_long_names(void **state)
+{
+	const struct weights_info info = {.mean = 0.25, .std = 0.5};
+	const float params[21] = {1, 2, 3};
+	float back[21];
+	char path[300], want[300];
+	struct arch a, again;
+	struct st_file f;
+	struct err e = {0};
+
+	snprintf(path, sizeof path, "%s/names.safetensors", (char *)*state);
+	for (const size_t *n = (const size_t[]){71, 255, 256, 0}; *n; n++) {
+		memset(want, 'n', *n);
+		strcpy(want + *n - 7, ".weight");
+		assert_int_equal(named_arch(&a, *n - 7, &e), 0);
+		assert_int_equal(weights_write(path, &a, &info, params, &e), 0);
+		assert_int_equal(st_open(&f, path, &e), 0);
+		assert_non_null(st_find(&f, want));
+		assert_int_equal(weights_arch(&f, &again, &e), 0);
+		assert_int_equal(weights_check(&f, &again, &e), 0);
+		weights_copy(&f, &again, back);
+		assert_memory_equal(back, params, sizeof params);
+		st_close(&f);
+		arch_close(&a);
+		arch_close(&again);
+	}
+	assert_int_equal(named_arch(&a, 250, &e), ERR_FORMAT);
+	assert_non_null(strstr(e.msg, "layer 2 (dense): name: longer than 249 bytes"));
+}
+
+/* Whatever a file lacks, what is wrong comes before a long name ends. */
+static void test_long_names_in_errors(void **state)
+{
+	const struct weights_info info = {.mean = 0.25, .std = 0.5};
+	const float params[21] = {0};
+	char path[300];
+	struct arch a, other;
+	struct st_file f;
+	struct err e = {0};
+
+	snprintf(path, sizeof path, "%s/other.safetensors", (char *)*state);
+	assert_int_equal(named_arch(&a, 249, &e), 0);
+	assert_int_equal(named_arch(&other, 248, &e), 0);
+	assert_int_equal(weights_write(path, &a, &info, params, &e), 0);
+	assert_int_equal(st_open(&f, path, &e), 0);
+	assert_int_equal(weights_check(&f, &other, &e), ERR_MISMATCH);
+	assert_non_null(strstr(e.msg, "2 missing (nnn"));
+	assert_non_null(strstr(e.msg, "2 not in the model (nnn"));
+	st_close(&f);
+	arch_close(&a);
+	arch_close(&other);
 }
 
 /* The model reached through the file's own description is the same one. */
@@ -409,6 +485,8 @@ int main(void)
 	        cmocka_unit_test(test_without_optimiser_state),
 	        cmocka_unit_test(test_without_order_seed),
 	        cmocka_unit_test(test_arch_from_metadata),
+	        cmocka_unit_test(test_long_names),
+	        cmocka_unit_test(test_long_names_in_errors),
 	        cmocka_unit_test(test_every_damage_is_found),
 	        cmocka_unit_test(test_nonfinite_is_not_written),
 	        cmocka_unit_test(test_wrong_tensors_are_named),

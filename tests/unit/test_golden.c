@@ -185,7 +185,7 @@ static void check_views(const struct golden *g, const char *prefix, const float 
 	for (int v = 0; v < g->arch.n_views; v++) {
 		const struct param_view *p = &g->arch.views[v];
 		const float *at = flat + p->offset;
-		char name[128];
+		char name[LIMIT_TENSOR_NAME + 64];
 		snprintf(name, sizeof name, "%s%s", prefix, p->name);
 		const struct st_tensor *t = find(&g->file, ST_F32, name);
 		float *want = malloc(t->bytes);
