@@ -20,6 +20,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* At the momentum's length: steps after the parameters were set, and steps between later looks. */
@@ -98,6 +99,24 @@ static int open_data(struct trainer *t, struct err *e)
 	if (rc == 0)
 		rc = whole_set(c, &t->train_data, &t->mean, &t->std, &t->n_whole, e);
 	return rc;
+}
+
+/* A step that holds a sample twice is a mistake in a setting, or a part that is too small. */
+static int check_batch(const struct trainer *t, struct err *e)
+{
+	const struct config *c = t->config;
+	const int64_t batch = c->train.batch, times = c->train.accumulate;
+	char step[64] = "";
+
+	if (batch * times <= (int64_t)t->n_train)
+		return 0;
+	if (times > 1)
+		snprintf(step, sizeof step, ", %" PRId64 " with train.accumulate", batch * times);
+	return err_set(e, ERR_INVALID,
+	        "train.batch: %" PRId64 " samples a step%s, but there are only %" PRIu32
+	        " to train on%s: choose a smaller --batch",
+	        batch, step, t->n_train,
+	        c->data.partition.kind == PARTITION_ALL ? "" : " in this part");
 }
 
 static int open_device(struct trainer *t, struct err *e)
@@ -210,8 +229,10 @@ int trainer_new(
 	rc = open_data(t, e);
 	if (rc == 0) {
 		at = TRAINER_MODEL;
-		rc = config_arch(c, &t->train_data.shape, t->train_data.classes, &t->arch, e);
+		rc = check_batch(t, e);
 	}
+	if (rc == 0)
+		rc = config_arch(c, &t->train_data.shape, t->train_data.classes, &t->arch, e);
 	if (rc == 0) {
 		at = TRAINER_DEVICE;
 		rc = open_device(t, e);

@@ -51,8 +51,8 @@ struct trainer {
 /* What trainer_new was busy with: its errors mean different things to the user. */
 enum trainer_part { TRAINER_DATA, TRAINER_MODEL, TRAINER_DEVICE };
 
-/* Reads and splits the data, works out the model, takes all memory, sets the initial weights. part
- * (may be NULL) receives what failed. */
+/* Reads and splits the data, which must hold at least a step's samples, works out the model, takes
+ * all memory, sets the initial weights. part (may be NULL) receives what failed. */
 int trainer_new(struct trainer **out, const struct config *c, enum trainer_part *part,
         struct err *e) MUST_CHECK;
 void trainer_free(struct trainer *t);

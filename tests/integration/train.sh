@@ -314,6 +314,16 @@ code 4 narrow-images "a test set of another shape" \
 	train --out x --test-images narrow-images --test-labels narrow-labels
 code 4 narrow-images "eval on data of another shape" "$dunlin" eval --config run.json \
 	--test-images narrow-images --test-labels narrow-labels exported.safetensors
+code 3 "train.batch: 401 samples.*only 400 to train" "a batch larger than the data" \
+	train --out x --batch 401
+code 3 "only 100 to train on in this part" "a batch larger than a part" \
+	train --out x --batch 101 --partition shard --parts 4
+code 3 "train.batch: 64 samples.*448 with train.accumulate.*only 400" \
+	"an accumulated batch larger than the data" train --out x --batch 64 --accumulate 7
+"$dunlin" keygen --out flock.key >/dev/null
+code 3 "train.batch: 401 samples.*only 400 to train" "an agent's batch, too" \
+	timeout 60 "$dunlin" agent --config run.json --key flock.key --listen 127.0.0.1:0 \
+	--state-dir state --socket agent.sock --out x --batch 401
 code 3 conv "an impossible model" "$dunlin" train --config large.json --out x
 code 2 --resume "a used folder" train --out straight
 code 5 model "resume with another model" train --out straight --resume --model mlp
