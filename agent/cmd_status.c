@@ -36,6 +36,15 @@ static void show_accuracy(const char *label, const cJSON *v)
 	        asked_number(v, "step"));
 }
 
+static void show_validation(const cJSON *v)
+{
+	char a[ASKED_SHORT], b[ASKED_SHORT];
+	printf("held out loss %s, %.2f %% of %.0f images, at step %.0f; best %s at step %.0f\n",
+	        asked_real(v, "loss", a), 100 * asked_number(v, "accuracy"),
+	        asked_number(v, "count"), asked_number(v, "step"), asked_real(v, "best_loss", b),
+	        asked_number(v, "best_step"));
+}
+
 static void show_training(const cJSON *t)
 {
 	const cJSON *final = asked_at(t, "final"), *join = asked_at(t, "join");
@@ -58,6 +67,8 @@ static void show_training(const cJSON *t)
 		show_accuracy("merged", asked_at(final, "merged"));
 	else if (asked_has(t, "accuracy"))
 		show_accuracy("accuracy", asked_at(t, "accuracy"));
+	if (asked_has(t, "validation"))
+		show_validation(asked_at(t, "validation"));
 }
 
 static void show_gossip(const cJSON *o)

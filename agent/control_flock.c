@@ -45,6 +45,24 @@ static void print_eval(
 	json_close(j, '}');
 }
 
+static void print_validation(struct json_out *j, const struct flock_view *f)
+{
+	const struct learner_eval *v = &f->validation;
+	const struct eval_result *r = &v->validation;
+	if (!f->has_validation) {
+		json_null(j, "validation");
+		return;
+	}
+	json_open(j, "validation", '{');
+	json_real(j, "loss", r->loss);
+	json_real(j, "accuracy", (double)r->correct / (double)r->count);
+	json_count(j, "count", (uint64_t)r->count);
+	json_count(j, "step", v->step);
+	real_or_null(j, "best_loss", v->best_step > 0, v->best_loss);
+	json_count(j, "best_step", v->best_step);
+	json_close(j, '}');
+}
+
 static void print_join(struct json_out *j, const struct flock_view *f)
 {
 	if (f->phase != FLOCK_JOINING) {
@@ -102,6 +120,7 @@ static void print_training(struct json_out *j, const struct flock_view *f)
 	json_real(j, "lr", f->lr);
 	json_real(j, "samples_per_s", f->samples_per_s);
 	print_eval(j, "accuracy", f->has_eval, &f->eval);
+	print_validation(j, f);
 	json_bool(j, "resumed", f->resumed);
 	json_bool(j, "joined", f->joined);
 	print_join(j, f);

@@ -282,21 +282,37 @@ static void on_exported(void *arg, const char *path, const struct err *e)
 		log_info("weights: %s", path);
 }
 
+static void tell_eval(const struct flock_agent *f, const struct learner_eval *v, const char *what,
+        const struct eval_result *r)
+{
+	log_info("epoch %.2f  step %llu  %s: loss %.4f  accuracy %.2f%% of %lld",
+	        (double)v->clock * f->c.config->train.epochs / (double)f->total,
+	        (unsigned long long)v->step, what, r->loss,
+	        100.0 * (double)r->correct / (double)r->count, (long long)r->count);
+}
+
 static void on_eval(void *arg, const struct learner_eval *v, const struct err *e)
 {
 	struct flock_agent *f = arg;
 	f->now_ms = uv_now(f->c.loop);
-	if (e->code) {
+	bool tested = e->code == 0 && v->r.count > 0;
+	if (e->code)
 		log_warn("evaluation: %s", e->msg);
-	} else {
-		log_info("epoch %.2f  step %llu  %s: loss %.4f  accuracy %.2f%% of %lld",
-		        (double)v->clock * f->c.config->train.epochs / (double)f->total,
-		        (unsigned long long)v->step,
+	if (e->code == 0 && v->validation.count > 0) {
+		tell_eval(f, v,
+		        !v->asked            ? "validation"
+		        : f->merge_evaluated ? "merged model, validation"
+		                             : "local model, validation",
+		        &v->validation);
+		f->validation = *v;
+		f->has_validation = true;
+	}
+	if (tested) {
+		tell_eval(f, v,
 		        !v->asked            ? "test"
 		        : f->merge_evaluated ? "merged model"
 		                             : "local model",
-		        v->r.loss, 100.0 * (double)v->r.correct / (double)v->r.count,
-		        (long long)v->r.count);
+		        &v->r);
 		f->eval = *v;
 		f->has_eval = true;
 	}
@@ -304,11 +320,11 @@ static void on_eval(void *arg, const struct learner_eval *v, const struct err *e
 		return;
 	if (!f->merge_evaluated) {
 		f->local = *v;
-		f->has_local = e->code == 0;
+		f->has_local = tested;
 		f->merge_until_ms = f->now_ms + (uint64_t)(f->c.config->gossip.merge_s * 1000) + 1;
 	} else {
 		f->merged = *v;
-		f->has_merged = e->code == 0;
+		f->has_merged = tested;
 	}
 }
 

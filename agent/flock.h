@@ -50,8 +50,8 @@ struct flock_view {
 	double epoch; /* of the whole set, by the run's clock */
 	bool has_loss;
 	double loss, lr, samples_per_s; /* loss: smoothed over about 50 steps; per s: own */
-	bool has_eval;
-	struct learner_eval eval; /* the last one */
+	bool has_eval, has_validation;
+	struct learner_eval eval, validation; /* the last ones */
 	struct gate_view gate;
 	const struct ledger *ledger;
 	const struct partners *partners;

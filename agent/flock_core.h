@@ -96,8 +96,8 @@ struct flock_agent {
 	bool has_loss;
 	uint64_t rate_ms, rate_samples;
 	double samples_per_s;
-	bool has_eval, has_local, has_merged;
-	struct learner_eval eval, local, merged;
+	bool has_eval, has_validation, has_local, has_merged;
+	struct learner_eval eval, validation, local, merged;
 	uint64_t saves, saved_step, saved_ms;
 	uint64_t others_last;
 	uint64_t others_told;            /* at least so many, by a peer's view of the clock */

@@ -24,7 +24,7 @@ void flock__merge_begin(struct flock_agent *f)
 {
 	flock__phase(f, FLOCK_MERGING);
 	f->merge_until_ms = 0; /* set when the local model is evaluated */
-	if (!learner_trainer(f->learner)->has_test || !learner_evaluate(f->learner, true))
+	if (!trainer_evaluates(learner_trainer(f->learner)) || !learner_evaluate(f->learner, true))
 		f->merge_until_ms = f->now_ms + (uint64_t)(f->c.config->gossip.merge_s * 1000);
 }
 
@@ -46,7 +46,7 @@ static void write_result(struct flock_agent *f)
 	f->merge_evaluated = true;
 	flock__phase(f, FLOCK_FINISHED);
 	f->idle_since_ms = f->now_ms;
-	if (f->merge_rounds > 0 && learner_trainer(f->learner)->has_test &&
+	if (f->merge_rounds > 0 && trainer_evaluates(learner_trainer(f->learner)) &&
 	        !learner_evaluate(f->learner, true))
 		log_warn("the merged model is not evaluated: the learner's queue is full");
 	ask_result(f);

@@ -106,6 +106,8 @@ void flock_view(const struct flock_agent *f, struct flock_view *v)
 	v->samples_per_s = f->phase == FLOCK_TRAINING ? f->samples_per_s : 0;
 	v->has_eval = f->has_eval;
 	v->eval = f->eval;
+	v->has_validation = f->has_validation;
+	v->validation = f->validation;
 	v->gate = gate_view(f->gate, now);
 	v->ledger = &f->ledger;
 	v->partners = f->partners;

@@ -60,7 +60,13 @@ struct learner_measure {
 };
 
 struct learner_eval {
-	struct eval_result r;
+	struct eval_result r; /* test; count 0: there is no test set */
+	/* At most run.eval_samples of what data.validation holds out; count 0: nothing is held out.
+	 * The best is the lowest validation loss so far of this agent's model, as its steps and
+	 * merges made it, and stands in best.safetensors. */
+	struct eval_result validation;
+	uint64_t best_step;
+	double best_loss;
 	uint64_t step, clock;
 	bool whole; /* the whole test set; else a part of it */
 	bool asked; /* learner_evaluate with whole asked for it; else it is a look in passing */
@@ -77,7 +83,7 @@ struct learner_callbacks { /* on the loop; any may be NULL */
 	/* Each err below: code 0, or what went wrong. A state that was not adopted changed nothing;
 	 * a checkpoint that was not written (a full disk) does not end the training. saved_cb and
 	 * eval_cb are also called for what the learner did by itself: checkpoints by
-	 * run.checkpoint_s and _steps, evaluations on a part of the test set by run.eval_epochs.
+	 * run.checkpoint_s and _steps, evaluations by run.eval_epochs, on a part of the test set.
 	 * Of such an outcome that the loop has not heard of when the next one is there,
 	 * only the newer is told. */
 	void (*adopted_cb)(void *arg, const struct err *e);

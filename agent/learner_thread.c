@@ -133,6 +133,35 @@ static void save(struct learner *l, struct learner_job *j)
 	l->saved_s = clock_s(); /* also after a failure: not again at every step */
 }
 
+static int evaluate_set(struct learner *l, enum eval_set set, struct eval_result *r, struct err *e)
+{
+	const double begin_s = clock_s();
+	int rc = trainer_evaluate(l->trainer, set, r, e);
+
+	if (rc == 0)
+		metrics_eval(&l->metrics, l->trainer, set, r, clock_s() - begin_s);
+	return rc;
+}
+
+/* As in `dunlin train`: on the samples held out, and the best model is kept. Two models of one step
+ * may be looked at, before and after the merge rounds: the loss tells which is meant. */
+static int validate(struct learner *l, struct learner_eval *v, struct err *e)
+{
+	struct trainer *t = l->trainer;
+	char path[OUTDIR_PATH];
+	struct err why;
+	int rc = evaluate_set(l, EVAL_VALIDATION, &v->validation, e);
+
+	if (rc != 0)
+		return rc;
+	v->best_step = t->best_step;
+	v->best_loss = t->best_loss;
+	if (t->best_step == t->step && t->best_loss == v->validation.loss &&
+	        trainer_save(t, outdir_file(l->c.dir, "best.safetensors", path), &why) != 0)
+		log_warn("%s: training goes on", why.msg);
+	return 0;
+}
+
 static void evaluate(struct learner *l, struct learner_job *j)
 {
 	struct trainer *t = l->trainer;
@@ -145,11 +174,11 @@ static void evaluate(struct learner *l, struct learner_job *j)
 	        .whole = set == EVAL_TEST,
 	        .asked = j->whole,
 	};
-	if (trainer_evaluate(t, set, &j->eval.r, &j->err) != 0)
+	if ((t->n_val > 0 && validate(l, &j->eval, &j->err) != 0) ||
+	        (t->has_test && evaluate_set(l, set, &j->eval.r, &j->err) != 0))
 		return;
 	j->err.code = 0;
 	j->eval.seconds = clock_s() - begin_s;
-	metrics_eval(&l->metrics, t, set, &j->eval.r, j->eval.seconds);
 }
 
 static void get_state(struct learner *l, struct learner_job *j)
@@ -339,7 +368,7 @@ static void after_step(struct learner *l, const struct step_result *r)
 		l->busy_s = 0;
 		l->busy_samples = 0;
 	}
-	if (due && t->has_test) {
+	if (due && trainer_evaluates(t)) {
 		evaluate(l, &j);
 		learner__answer(l, &j);
 	}

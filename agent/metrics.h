@@ -6,7 +6,9 @@
  *                                             a process before it may have left
  *     {"event":"step",…}                      that one step's loss, not an average
  *     {"event":"eval","set":"test",…}
- *                                             or "test-part": some of it, the same each time
+ *                                             or "test-part": some of it, the same each time;
+ *                                             or "validation": what is held out, of which a
+ *                                             flock's agents take some, too
  *     {"event":"checkpoint",…}
  *     {"event":"end","reason":"done",…}       absent when the process was killed
  *

@@ -184,7 +184,7 @@ const struct setting settings[] = {
 	.help = "stop after so many steps of this process, with a checkpoint; 0: at the end"},
 {"run.eval_samples", "--eval-samples", NULL, INT(run.eval_samples, 1, LIMIT_SAMPLES),
 	.taken_by = TAKEN_BY_AGENT | TAKEN_BY_CONFIG, .dflt = "2000",
-	.help = "test images of an agent's evaluation at each epoch; at the end it takes all"},
+	.help = "images of each set in an agent's evaluations; at the end all test images"},
 {"run.eval_epochs", "--eval-epochs", NULL, REAL(run.eval_epochs, 0.0001, 1e6),
 	.taken_by = TAKEN_BY_AGENT | TAKEN_BY_CONFIG, .dflt = "1",
 	.help = "epochs between an agent's evaluations; parts of one are allowed"},

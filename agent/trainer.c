@@ -292,6 +292,23 @@ static int own_order(struct trainer *t, uint64_t identity, struct err *e)
 	return trainer__loader(t, &t->loader, start, e);
 }
 
+/* At most so many of the samples held out, evenly spread: always the same, or no two losses could
+ * be compared. */
+static int bound_validation(struct trainer *t, uint64_t part, struct err *e)
+{
+	const struct loader_config lc = {
+	        .data = &t->train_data, .index = t->val_index, .n_index = (uint32_t)part};
+	const struct loader_position start = {0};
+
+	if (t->n_val <= part)
+		return 0;
+	loader_free(t->val_loader);
+	t->val_loader = NULL;
+	for (uint64_t i = 0; i < part; i++)
+		t->val_index[i] = t->val_index[i * t->n_val / part];
+	return open_loader(t, &t->val_loader, lc, start, e);
+}
+
 int trainer_flock(struct trainer *t, uint64_t identity, bool layer_norms, struct err *e)
 {
 	const uint64_t n = t->has_test ? t->test_data.count : 0;
@@ -311,6 +328,8 @@ int trainer_flock(struct trainer *t, uint64_t identity, bool layer_norms, struct
 		lc.index = t->part_index;
 		rc = open_loader(t, &t->part_loader, lc, start, e);
 	}
+	if (rc == 0)
+		rc = bound_validation(t, part, e);
 	if (rc != 0)
 		return rc;
 	t->flock = true;
@@ -459,6 +478,11 @@ int trainer_step(struct trainer *t, struct step_result *r, struct err *e)
 	int added = trainer_merged(t, rc != 0 ? &second : e);
 
 	return rc != 0 ? rc : added;
+}
+
+bool trainer_evaluates(const struct trainer *t)
+{
+	return t->has_test || t->n_val > 0;
 }
 
 int eval_run(struct net *net, struct loader *l, struct eval_result *r, struct err *e)

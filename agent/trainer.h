@@ -107,11 +107,12 @@ struct eval_result {
 };
 
 /* EVAL_TEST_PART: at most run.eval_samples of the test set, evenly spread over it and always
- * the same; in a flock only. */
+ * the same; in a flock only. There EVAL_VALIDATION is bounded alike. */
 enum eval_set { EVAL_VALIDATION, EVAL_TEST, EVAL_TEST_PART };
 
 /* ERR_NOTFOUND when the config has no such set. A validation that gives the lowest loss so far sets
  * best_step and best_loss. */
+bool trainer_evaluates(const struct trainer *t); /* it has one of them at all */
 int trainer_evaluate(
         struct trainer *t, enum eval_set set, struct eval_result *r, struct err *e) MUST_CHECK;
 

@@ -156,6 +156,9 @@ void training_print(const struct training *t)
 		print_eval("local", &v.local);
 	if (v.has_merged)
 		print_eval("merged", &v.merged);
+	if (v.has_validation && v.validation.best_step > 0)
+		printf("best validation loss %.4f at step %" PRIu64 ": %s/best.safetensors\n",
+		        v.validation.best_loss, v.validation.best_step, t->out);
 	printf("trained %" PRIu64 " samples of the run's %" PRIu64 "; %" PRIu64
 	       " exchanges, %.1f MB sent\n",
 	        v.samples, v.clock, v.counts.begun + v.counts.taken,

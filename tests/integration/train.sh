@@ -348,6 +348,15 @@ code 5 none "export of a missing file" "$dunlin" export none.safetensors y.safet
 code 1 nowhere "export to nowhere" "$dunlin" export exported.safetensors nowhere/y.safetensors
 is "a refused start leaves no folder" test ! -e x
 
+# --- an agent alone evaluates what train does
+
+code 0 "validation: loss .* accuracy .* of 100" "an agent evaluates what is held out" \
+	timeout 60 "$dunlin" agent --config run.json --key flock.key --listen 127.0.0.1:0 \
+	--state-dir state --socket agent.sock --out alone --epochs 2 --merge-seconds 1 \
+	--stay-seconds 0
+is "says how the best was" grep -q '^best validation loss .* alone/best.safetensors$' out.log
+is "and keeps it" test -e alone/best.safetensors
+
 # --- where memory cannot be made executable
 
 deny=${builddir:-.}/tests/integration/no_exec_memory

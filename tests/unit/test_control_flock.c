@@ -24,6 +24,12 @@ static void fill_training(struct flock_view *v)
 	v->samples_per_s = 1234.5;
 	v->has_eval = v->has_local = v->has_merged = true;
 	v->eval = v->local = v->merged = some_eval;
+	v->has_validation = true;
+	v->validation =
+	        (struct learner_eval){.validation = {.loss = 0.75, .correct = 30, .count = 40},
+	                .best_step = 60,
+	                .best_loss = 0.5,
+	                .step = 70};
 	v->local.whole = false;
 	v->merged.r.correct = 950;
 	v->merge_rounds = 6;
@@ -126,6 +132,12 @@ static void test_training(void **state)
 	EXPECT(t, "lr", 0.05);
 	EXPECT(t, "samples_per_s", 1234.5);
 	check_accuracy(at(t, "accuracy"), 900, true);
+	EXPECT(at(t, "validation"), "loss", 0.75);
+	EXPECT(at(t, "validation"), "accuracy", 0.75);
+	EXPECT(at(t, "validation"), "count", 40);
+	EXPECT(at(t, "validation"), "step", 70);
+	EXPECT(at(t, "validation"), "best_loss", 0.5);
+	EXPECT(at(t, "validation"), "best_step", 60);
 	assert_true(cJSON_IsTrue(at(t, "resumed")));
 	assert_true(cJSON_IsTrue(at(t, "joined")));
 	expect_id(at(t, "join"), "donor", 3);
@@ -231,7 +243,7 @@ static void test_what_is_not_known_is_null(void **state)
 	(void)state;
 	begin(&f);
 	cJSON *o = ask(&f, "{\"cmd\":\"status\"}");
-	NULLS(at(o, "training"), "loss", "accuracy", "join", "checkpoint", "final");
+	NULLS(at(o, "training"), "loss", "accuracy", "validation", "join", "checkpoint", "final");
 	NULLS(at(o, "gate"), "change", "lssr", "budget_left", "cap_left");
 	NULLS(at(o, "distance"), "last", "rms", "radius", "consensus");
 	NULLS(at(o, "exchanges"), "peer");

@@ -120,6 +120,98 @@ static void checkpoints_come_and_may_fail(void **state)
 	bed_close(&b);
 }
 
+static int count_lines(const char *path, const char *with)
+{
+	char line[4096];
+	FILE *f = fopen(path, "r");
+	int n = 0;
+
+	assert_non_null(f);
+	while (fgets(line, sizeof line, f) != NULL)
+		n += strstr(line, with) != NULL;
+	fclose(f);
+	return n;
+}
+
+/* Whoever replaces a file makes another one. */
+static ino_t file_number(const struct bed *b, const char *name)
+{
+	char path[OUTDIR_PATH];
+	struct stat st;
+
+	return stat(outdir_file(&b->dir, name, path), &st) == 0 ? st.st_ino : 0;
+}
+
+/* 30 of 120 samples are held out, 90 are an epoch; of the 30 ten are looked at. */
+static void what_is_held_out_is_evaluated(void **state)
+{
+	for (int tested = 0; tested < 2; tested++) {
+		char path[OUTDIR_PATH];
+		struct bed b;
+
+		bed_config(&b, *state);
+		b.config.data.validation = 0.25;
+		b.config.run.eval_samples = 10;
+		b.config.train.epochs = 3;
+		if (!tested)
+			b.config.data.test_images[0] = b.config.data.test_labels[0] = '\0';
+		bed_open(&b);
+		learner_begin(b.l);
+		learner_train(b.l);
+		await(&b, &b.done, 1);
+		assert_int_equal(b.err.code, 0);
+		assert_int_equal(b.eval.validation.count, 10);
+		assert_int_equal(b.eval.r.count, tested ? 10 : 0);
+		assert_true(b.eval.validation.loss > 0 && b.eval.best_step > 0);
+		assert_true(b.eval.best_loss <= b.eval.validation.loss);
+		assert_true(learner_evaluate(b.l, true));
+		b.evals = 0;
+		await(&b, &b.evals, 1);
+		assert_int_equal(b.eval.validation.count, 10); /* or losses were of other images */
+		assert_int_equal(b.eval.r.count, tested ? SAMPLES : 0);
+		outdir_file(&b.dir, "metrics.jsonl", path);
+		assert_int_equal(count_lines(path, "\"set\":\"validation\""), 4);
+		assert_int_equal(count_lines(path, "\"set\":\"test-part\""), tested ? 3 : 0);
+		assert_int_not_equal(file_number(&b, "best.safetensors"), 0);
+		bed_close(&b);
+	}
+}
+
+/* Before and after merge rounds the step is the same: what they made worse is not the best. */
+static void the_best_is_the_best(void **state)
+{
+	float k[EXCHANGE_GROUPS_MAX];
+	struct bed b;
+
+	bed_config(&b, *state);
+	b.config.data.validation = 0.25;
+	b.config.train.epochs = 1;
+	bed_open(&b);
+	float *d = vector(&b, 1);
+	learner_begin(b.l);
+	learner_train(b.l);
+	await(&b, &b.done, 1);
+	assert_true(learner_evaluate(b.l, true));
+	b.evals = 0;
+	await(&b, &b.evals, 1);
+	const double best = b.eval.best_loss;
+	const ino_t file = file_number(&b, "best.safetensors");
+
+	assert_true(best == b.eval.validation.loss && file != 0);
+	for (size_t i = 0; i < b.n; i++)
+		d[i] = i % 2 ? 3 : -3;
+	for (int i = 0; i < b.groups; i++)
+		k[i] = 1;
+	assert_true(learner_apply(b.l, d, k, b.groups));
+	assert_true(learner_evaluate(b.l, true));
+	b.evals = 0;
+	await(&b, &b.evals, 1);
+	assert_true(b.eval.validation.loss > best && b.eval.best_loss == best);
+	assert_int_equal(file_number(&b, "best.safetensors"), file);
+	bed_close(&b);
+	free(d);
+}
+
 static void what_cannot_open_says_so(void **state)
 {
 	struct learner_config c = {0};
@@ -148,6 +240,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(divergence_is_told),
 	        cmocka_unit_test(checkpoints_come_and_may_fail),
+	        cmocka_unit_test(what_is_held_out_is_evaluated),
+	        cmocka_unit_test(the_best_is_the_best),
 	        cmocka_unit_test(what_cannot_open_says_so),
 	};
 
