@@ -47,7 +47,7 @@ static void announce(struct flock_agent *f, struct flock_gift *g)
 	m.gift.optim_steps = f->gift_info.optim_steps;
 	m.gift.optimizer = f->gift_info.optimizer;
 	m.gift.vectors = f->gift_info.vectors;
-	m.gift.n = (uint8_t)(f->groups->n + 1);
+	m.gift.n = (uint8_t)f->groups->n;
 	memcpy(m.gift.radius, f->gift_radius, sizeof m.gift.radius);
 	g->waiting = false;
 	g->since_ms = f->now_ms;

@@ -209,7 +209,7 @@ static int take_offer(struct flock_agent *f, const struct exchange_message *m)
 	        .optimizer = m->gift.optimizer,
 	        .vectors = m->gift.vectors};
 	node_samples(f->node, &j->donor, m->gift.samples);
-	j->n_radius = m->gift.n;
+	j->n_radius = m->gift.n + 1;
 	memcpy(j->radius, m->gift.radius, sizeof j->radius);
 	j->has_donor_sketch = flock__peer_sketch(f, &j->donor, &j->donor_sketch);
 	return 0;

@@ -133,7 +133,7 @@ struct exchange_message {
 			uint64_t step, samples, clock, optim_steps;
 			uint8_t optimizer,
 			        vectors; /* parameters and the optimiser's, n each: 2 or 3 */
-			uint8_t n;
+			uint8_t n; /* groups: one radius more */
 			float radius[EXCHANGE_GROUPS_MAX +
 			             1]; /* clip's τ: overall, then by group */
 		} gift;

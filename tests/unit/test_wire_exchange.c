@@ -155,7 +155,7 @@ static void test_no_more_and_no_less(void **state)
 	}
 }
 
-/* No number, text or array can be longer than in these. */
+/* No number, text or array can be longer than in these, and none is cut. */
 static void test_the_longest_fit(void **state)
 {
 	struct wire_message m = {.kind = WIRE_EXCHANGE}, back;
@@ -189,6 +189,19 @@ static void test_the_longest_fit(void **state)
 		decodes(out, len, &back);
 		assert_int_equal(back.exchange.kind, kind);
 		assert_true(back.exchange.exchange == UINT64_MAX);
+		if (kind == EXCHANGE_END) {
+			assert_int_equal(back.exchange.end.n, EXCHANGE_GROUPS_MAX);
+			assert_memory_equal(
+			        back.exchange.end.factor, x->end.factor, sizeof x->end.factor);
+		} else if (kind == EXCHANGE_GIFT) {
+			assert_int_equal(back.exchange.gift.n, EXCHANGE_GROUPS_MAX);
+			assert_memory_equal(
+			        back.exchange.gift.radius, x->gift.radius, sizeof x->gift.radius);
+		} else if (kind == EXCHANGE_OFFER || kind == EXCHANGE_ACCEPT) {
+			assert_int_equal(back.exchange.terms.sketch_length, GOSSIP_SKETCH_BYTES);
+			assert_memory_equal(back.exchange.terms.sketch, x->terms.sketch,
+			        GOSSIP_SKETCH_BYTES);
+		}
 	}
 }
 
