@@ -86,6 +86,8 @@ int exit_code(int err_code, int busy_with)
 		return EXIT_DEVICE;
 	case ERR_USAGE:
 		return EXIT_USAGE;
+	case ERR_STALE:
+		return EXIT_STALE;
 	case ERR_NOMEM:
 	case ERR_SYSTEM:
 		return EXIT_FAILED;

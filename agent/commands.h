@@ -17,7 +17,9 @@
 	X(EXIT_DIVERGED, 6, "training diverged: the loss is not a finite number")              \
 	X(EXIT_DEVICE, 7, "the device failed or is not there")                                 \
 	X(EXIT_INTERRUPTED, 8, "a second signal came before everything was saved")             \
-	X(EXIT_NO_AGENT, 9, "no agent answers")
+	X(EXIT_NO_AGENT, 9, "no agent answers")                                                \
+	X(EXIT_STALE, 10,                                                                      \
+	        "an agent was away while the flock ended the run: it has no result to write")
 
 enum exit_code {
 #define X(name, value, text) name = value,

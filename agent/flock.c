@@ -22,9 +22,8 @@
 
 #define TICK_MS 100
 #define CANDIDATES_MS 200
-#define CLOCK_NEWS_MS 30000 /* in which samples that somebody trained are known to all */
-#define FRESH_STEPS 100     /* who has trained so many batches has something to give */
-#define SEEN_MS 700         /* from the first peer to the decision: the others' news */
+#define FRESH_STEPS 100 /* who has trained so many batches has something to give */
+#define SEEN_MS 700     /* from the first peer to the decision: the others' news */
 
 void flock__phase(struct flock_agent *f, enum flock_phase p)
 {
@@ -32,54 +31,6 @@ void flock__phase(struct flock_agent *f, enum flock_phase p)
 		return;
 	log_debug("phase %s", flock_phase_text(p));
 	f->phase = p;
-}
-
-uint64_t flock__samples(const struct flock_agent *f)
-{
-	return f->samples_base + f->last.r.samples;
-}
-
-/* By their records, which take seconds to spread; and by what partners have heard, which takes one
- * exchange. A partner's word counts for no more than a share of the run beyond the records. */
-static uint64_t others(const struct flock_agent *f)
-{
-	if (!f->node)
-		return f->others_last;
-	const struct gossip *g = node_gossip(f->node);
-	uint64_t ours = gossip_self(g)->status.samples, clock = gossip_clock(g);
-	uint64_t known = clock > ours ? clock - ours : 0;
-	uint64_t most = known + (uint64_t)(f->c.config->gossip.stale * (double)f->total);
-	uint64_t told = f->others_told < most ? f->others_told : most;
-	return told > known ? told : known;
-}
-
-void flock__told_clock(struct flock_agent *f, uint64_t clock)
-{
-	/* Our own part of that clock is at most what we know of it now. */
-	uint64_t ours = flock__samples(f), least = clock > ours ? clock - ours : 0;
-	if (least > f->others_told)
-		f->others_told = least;
-}
-
-uint64_t flock__clock(const struct flock_agent *f)
-{
-	return others(f) + flock__samples(f);
-}
-
-void flock__tell_status(struct flock_agent *f)
-{
-	struct member_status s = {.model = f->model_hash,
-	        .step = f->last.r.step,
-	        .samples = flock__samples(f),
-	        .loss = f->has_loss ? (float)f->loss : NAN};
-	node_status(f->node, &s);
-	f->others_last = others(f);
-	learner_others(f->learner, f->others_last + f->samples_base);
-	if (f->now_ms - f->clock_ms >= CLOCK_NEWS_MS) {
-		f->clock_ms = f->now_ms;
-		f->clock_known = f->clock_mid;
-		f->clock_mid = flock__clock(f);
-	}
 }
 
 void flock__candidates(struct flock_agent *f)
@@ -130,16 +81,15 @@ uint64_t flock__fresh(const struct flock_agent *f)
 	return FRESH_STEPS * (uint64_t)(c->train.batch * c->train.accumulate);
 }
 
-/* What others have trained since we last were in touch with them, or since our state was kept. */
-uint64_t flock__missed(const struct flock_agent *f)
-{
-	uint64_t now = others(f);
-	return now > f->others_then ? now - f->others_then : 0;
-}
-
 void flock__joined(struct flock_agent *f, bool from_donor)
 {
 	f->joined = from_donor;
+	if (!from_donor && flock__stale(f) && flock__clock(f) >= f->total) {
+		flock__end_stale(f);
+		return;
+	}
+	/* What the donor has we have; what nobody could give is lost, and the run goes on. */
+	flock__in_touch(f);
 	f->exchanged_ms = f->idle_since_ms = f->now_ms;
 	flock__tell_status(f);
 	if (f->run_over) {
@@ -387,6 +337,19 @@ void flock_bulk(struct flock_agent *f, const struct peer_id *id, uint64_t exchan
 
 /* ---- time */
 
+/* It was away while the others trained: it takes a peer's state, as if it had just come. */
+static bool catch_up(struct flock_agent *f)
+{
+	if (!flock__stale(f) || !flock__exchange_idle(f))
+		return false;
+	log_warn("stale: the flock has trained %llu samples without us; taking a peer's state",
+	        (unsigned long long)flock__missed(f));
+	f->adopt_ms = 0;
+	learner_pause(f->learner);
+	flock__join_begin(f, NULL, true);
+	return true;
+}
+
 static void on_tick(uv_timer_t *t)
 {
 	struct flock_agent *f = t->data;
@@ -400,6 +363,8 @@ static void on_tick(uv_timer_t *t)
 		break;
 	case FLOCK_TRAINING:
 		flock__candidates(f);
+		if (catch_up(f))
+			break;
 		ask_unlike(f);
 		if (f->adopt_ms != 0 && f->now_ms >= f->adopt_ms && flock__exchange_idle(f)) {
 			f->adopt_ms = 0;
@@ -407,6 +372,11 @@ static void on_tick(uv_timer_t *t)
 			flock__join_begin(f, &f->adopt_from, true);
 		} else
 			flock__sketch_soon(f);
+		break;
+	case FLOCK_PAUSED: /* for longer than the run: what is left to do is not training */
+		flock__candidates(f);
+		if (flock__clock(f) >= f->total)
+			catch_up(f);
 		break;
 	case FLOCK_MERGING:
 		flock__merge_tick(f);
@@ -516,6 +486,7 @@ int flock_new(struct flock_agent **out, const struct flock_config *c, struct err
 	f->others_then = t->others;
 	if (c->progress_run == f->model_hash && c->samples > t->samples)
 		f->samples_base = c->samples - t->samples;
+	f->own_then = flock__samples(f);
 	gate_quota_set(f->gate, &c->quota, (uint64_t)time(NULL));
 	*out = f;
 	return 0;

@@ -2,6 +2,7 @@
 /* Inside the flock: its state, and what its files ask of each other.
  *
  *     flock.c           phases, the learner's answers, the node's news, time
+ *     flock_clock.c     the run's clock, and what of it we missed
  *     flock_end.c       merging, finished, leaving
  *     flock_exchange.c  exchanges: gate and partners in front, the pure machine, what it asks for
  *     flock_heard.c     what a partner sent, before it is believed
@@ -103,7 +104,11 @@ struct flock_agent {
 	uint64_t others_told;            /* at least so many, by a peer's view of the clock */
 	uint64_t clock_known, clock_mid; /* the run's, as it was CLOCK_NEWS_MS ago or earlier */
 	uint64_t clock_ms;
-	uint64_t others_then; /* samples of others when we last were in touch with them */
+	/* Samples of others and our own when we last were in touch with them. */
+	uint64_t others_then, own_then;
+	uint64_t others_snap, own_snap; /* the same at the snapshot of an exchange under way */
+	uint64_t followed_ms;    /* when we last looked, also by a suspended machine's clock */
+	uint64_t apart_until_ms; /* what we hear of until then was trained without us */
 
 	/* deciding */
 	struct gate *gate;         /* owned */
@@ -209,16 +214,21 @@ static inline bool flock__exchange_idle(const struct flock_agent *f)
 
 /* flock.c */
 void flock__phase(struct flock_agent *f, enum flock_phase p);
-void flock__tell_status(struct flock_agent *f);
+uint64_t flock__fresh(const struct flock_agent *f); /* so many samples are worth joining for */
+void flock__candidates(struct flock_agent *f);      /* looks again if it is time to */
+void flock__joined(struct flock_agent *f, bool from_donor);
+
+/* flock_clock.c */
 uint64_t flock__samples(const struct flock_agent *f); /* own, as peers are told */
 uint64_t flock__clock(const struct flock_agent *f);
 void flock__told_clock(struct flock_agent *f, uint64_t clock); /* by a peer of our run */
 uint64_t flock__missed(const struct flock_agent *f); /* samples of others, while out of touch */
-uint64_t flock__fresh(const struct flock_agent *f);  /* so many samples are worth joining for */
-void flock__candidates(struct flock_agent *f);       /* looks again if it is time to */
-void flock__joined(struct flock_agent *f, bool from_donor);
+bool flock__stale(const struct flock_agent *f);      /* so many that a peer's state is needed */
+void flock__in_touch(struct flock_agent *f);         /* nothing is missed, from now on */
+void flock__tell_status(struct flock_agent *f);      /* to peers, and the clock to the learner */
 
 /* flock_end.c */
+void flock__end_stale(struct flock_agent *f); /* the run is over, and we have no part of its end */
 void flock__merge_begin(struct flock_agent *f);
 void flock__merge_result(struct flock_agent *f, const struct exchange_result *r);
 void flock__merge_tick(struct flock_agent *f);

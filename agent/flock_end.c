@@ -40,6 +40,19 @@ static void ask_result(struct flock_agent *f)
 		log_warn("the result is not written yet: the learner's queue is full");
 }
 
+/* Its model is none that a user should take for the run's. What it has is in a checkpoint, which
+ * names the clock up to which it is worth something. */
+void flock__end_stale(struct flock_agent *f)
+{
+	log_error("the flock trained %llu of the run's %llu samples while this agent was away, and "
+	          "no peer is left to take the result from: no result is written here",
+	        (unsigned long long)flock__missed(f), (unsigned long long)f->total);
+	log_error("take final.safetensors from another agent of this run; `dunlin export` makes "
+	          "weights of this agent's own, older model from its last checkpoint");
+	flock__phase(f, FLOCK_LEAVING);
+	f->c.finished_cb(f->c.arg, ERR_STALE);
+}
+
 static void write_result(struct flock_agent *f)
 {
 	f->owes = true;

@@ -205,6 +205,8 @@ static void take_snapshot(struct flock_agent *f, enum convert_format format)
 	/* or we would have been engaged */
 	assert(!f->snapping && !f->sketching && !f->measuring);
 	f->snap_matters = true;
+	f->others_snap = f->others_last;
+	f->own_snap = flock__samples(f);
 	if (!flock__snapshot(f, format)) /* a full queue: the exchange runs into its deadline */
 		log_warn("exchange: the learner's queue is full");
 }
@@ -299,7 +301,11 @@ static void on_result(struct flock_agent *f, const struct exchange_result *r)
 	*(r->ours ? &f->counts.begun : &f->counts.taken) += 1;
 	f->counts.clipped += r->factor < 1;
 	f->exchanged_ms = f->idle_since_ms = f->now_ms;
-	f->others_then = f->others_last;
+	if (f->others_snap > f->others_then) {
+		f->others_then = f->others_snap;
+		f->own_then = f->own_snap;
+		f->apart_until_ms = 0;
+	}
 	flock__merge_result(f, r);
 }
 
@@ -398,6 +404,8 @@ static enum exchange_why willing(struct flock_agent *f, const struct peer_id *fr
 	}
 	if (!flock__exchange_idle(f))
 		return EXCHANGE_ENGAGED;
+	if (f->phase == FLOCK_TRAINING && flock__stale(f))
+		return EXCHANGE_JOINING; /* as soon as the next tick */
 	enum exchange_why why = partners_admit(f->partners, from, f->now_ms);
 	if (why != EXCHANGE_WILLING)
 		return why;
@@ -424,19 +432,6 @@ static void told_apart(struct flock_agent *f, const struct peer_id *from)
 	struct sketch theirs;
 	if (f->has_sketch && flock__peer_sketch(f, from, &theirs))
 		flock__consider_adopting(f, from, &theirs);
-}
-
-/* The same of our clock: an agent that stood still for long takes a peer's state, as if it had just
- * come. */
-static void told_stale(struct flock_agent *f, const struct peer_id *from)
-{
-	double limit = f->c.config->gossip.stale * (double)f->total;
-	if (f->phase != FLOCK_TRAINING || f->adopt_ms != 0 || (double)flock__missed(f) <= limit)
-		return;
-	log_warn("stale: the flock has trained %llu samples without us; taking a peer's state",
-	        (unsigned long long)flock__missed(f));
-	f->adopt_ms = f->now_ms + 1;
-	f->adopt_from = *from;
 }
 
 void flock__exchange_message(
@@ -466,8 +461,6 @@ void flock__exchange_message(
 	}
 	if (m->kind == EXCHANGE_BUSY && m->busy.why == EXCHANGE_APART)
 		told_apart(f, from);
-	if (m->kind == EXCHANGE_BUSY && m->busy.why == EXCHANGE_STALE)
-		told_stale(f, from);
 	step(f, e);
 }
 
@@ -508,7 +501,8 @@ void flock__exchange_steps(struct flock_agent *f, const struct learner_step *s, 
 		struct gate_decision d = gate_step(f->gate, &g);
 		uint64_t number = ledger_decision(&f->ledger, s[i].r.step, f->now_ms, &d,
 		        f->n_total * convert_word((enum convert_format)f->c.config->gossip.wire));
-		if (!d.exchange || f->n_candidates == 0 || f->phase != FLOCK_TRAINING)
+		if (!d.exchange || f->n_candidates == 0 || f->phase != FLOCK_TRAINING ||
+		        flock__stale(f))
 			continue;
 		bool engaged = !flock__exchange_idle(f);
 		if (!engaged)

@@ -238,6 +238,8 @@ void flock__gift_tick(struct flock_agent *f)
 			g->used = false;
 		used = used || g->used || g->bulk;
 	}
+	if (used)
+		f->idle_since_ms = f->now_ms; /* who has finished stays for them, too */
 	if (f->gift && !used && !f->gift_taking && f->now_ms - f->gift_ms > KEEP_MS) {
 		free(f->gift);
 		f->gift = NULL;

@@ -121,6 +121,23 @@ static void finish(struct flock_agent *f, bool from_donor)
 	flock__joined(f, from_donor);
 }
 
+/* Who was away has to find the others again first: it waits for one as long as a start does. */
+static void give_up(struct flock_agent *f)
+{
+	struct flock_join *j = &f->join;
+	uint64_t wait_ms = (uint64_t)(f->c.config->gossip.join_s * 1000);
+	bool over = flock__clock(f) >= f->total;
+	if (flock__stale(f) && f->now_ms - j->began_ms < wait_ms) {
+		j->attempts = 0;
+		again(f);
+		return;
+	}
+	if (!over || !flock__stale(f))
+		log_warn("join: no peer has a state to give; training from %s",
+		        j->merging_flocks || f->c.resumed ? "our own" : "the initial weights");
+	finish(f, false);
+}
+
 static void ask(struct flock_agent *f)
 {
 	struct flock_join *j = &f->join;
@@ -132,11 +149,8 @@ static void ask(struct flock_agent *f)
 		if (j->attempts <= ATTEMPTS_MAX && j->n_shunned > 0) {
 			j->n_shunned = 0; /* from the beginning: who was busy may be free now */
 			again(f);
-			return;
-		}
-		log_warn("join: no peer has a state to give; training from %s",
-		        j->merging_flocks || f->c.resumed ? "our own" : "the initial weights");
-		finish(f, false);
+		} else
+			give_up(f);
 		return;
 	}
 	bool other = had && !peer_id_equal(&before, &j->donor);

@@ -20,7 +20,8 @@
 	X(ERR_USAGE, -12, "wrong usage")            \
 	X(ERR_SYSTEM, -13, "system call failed")    \
 	X(ERR_CANCELLED, -14, "given up")           \
-	X(ERR_TIMEOUT, -15, "took too long")
+	X(ERR_TIMEOUT, -15, "took too long")        \
+	X(ERR_STALE, -16, "out of date")
 
 enum err_code {
 #define X(name, value, text) name = value,
