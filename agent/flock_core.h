@@ -121,7 +121,7 @@ struct flock_agent {
 	uint32_t n_unlike;
 	uint64_t candidates_ms;
 	uint64_t unlike_ms;
-	uint64_t entry; /* of the ledger: of the offer under way; 0: none */
+	uint64_t entry; /* of the ledger, for the offer that begins now; 0: none */
 
 	/* an exchange's means */
 	/* Owned, of learner_buffer: ours as it travels, n_total words of either format; and what

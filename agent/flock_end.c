@@ -179,7 +179,8 @@ static void on_leave_timer(uv_timer_t *t)
 	bool patience = f->now_ms < f->leave_until_ms;
 	if (f->learner_stopping)
 		maybe_left(f);
-	else if (!patience || exchange_state(f->exchange) == EXCHANGE_IDLE)
+	else if (!patience || (exchange_state(f->exchange) == EXCHANGE_IDLE &&
+	                              exchange_unsettled(f->exchange) == 0))
 		stop_learner(f);
 }
 

@@ -267,6 +267,17 @@ static void judge(struct flock_agent *f, const struct exchange_result *r)
 		        (unsigned long long)(p->quarantine_ms - f->now_ms) / 1000);
 }
 
+/* Our parameters have moved, whatever the partner's did. */
+static void learn(struct flock_agent *f, const struct exchange_result *r)
+{
+	if (r->moved && f->has_distance2) {
+		clip_enter(&f->clip, f->distance2, flock__moved(f));
+		learn_distance(f, r);
+		flock__heard(f, r);
+	}
+	f->has_distance2 = false;
+}
+
 static void on_result(struct flock_agent *f, const struct exchange_result *r)
 {
 	bool done = r->outcome == OUTCOME_EXCHANGED;
@@ -274,10 +285,8 @@ static void on_result(struct flock_agent *f, const struct exchange_result *r)
 	f->counts.by_outcome[r->outcome]++;
 	f->recent[f->n_recent++ % FLOCK_RECENT] = *r;
 	tell(f, r);
-	if (f->entry != 0 && r->ours) {
-		ledger_outcome(&f->ledger, f->entry, r->outcome, r->bytes_sent);
-		f->entry = 0;
-	}
+	if (r->entry != 0)
+		ledger_outcome(&f->ledger, r->entry, r->outcome, r->bytes_sent);
 	if (r->outcome == OUTCOME_CROSSED)
 		return;
 	/* A peer is judged by what we ourselves would have clipped, only once we know what is
@@ -285,23 +294,19 @@ static void on_result(struct flock_agent *f, const struct exchange_result *r)
 	 * be as far as two can get who have trained apart on other data since they last met. */
 	bool far = f->has_sketch && r->distance > FAR * sketch_norm(&f->sketch) &&
 	           r->distance > flock__may_be_apart(f, &r->peer);
-	judged.factor = far && f->clip.all.n >= CLIP_WARM ? f->own_factor : 1;
+	judged.factor = far && !r->late && f->clip.all.n >= CLIP_WARM ? f->own_factor : 1;
 	judge(f, &judged);
 	gate_spent(f->gate, f->now_ms, r->bytes_sent, r->ours, done);
 	if (r->ours && !done && !r->final)
 		gate_owed(f->gate, f->now_ms);
-	if (r->moved && f->has_distance2) {
-		clip_enter(&f->clip, f->distance2, flock__moved(f));
-		learn_distance(f, r);
-		flock__heard(f, r);
-	}
-	f->has_distance2 = false;
+	if (!r->late)
+		learn(f, r);
 	if (!done)
 		return;
 	*(r->ours ? &f->counts.begun : &f->counts.taken) += 1;
 	f->counts.clipped += r->factor < 1;
 	f->exchanged_ms = f->idle_since_ms = f->now_ms;
-	if (f->others_snap > f->others_then) {
+	if (!r->late && f->others_snap > f->others_then) {
 		f->others_then = f->others_snap;
 		f->own_then = f->own_snap;
 		f->apart_until_ms = 0;
@@ -325,6 +330,10 @@ static void act(struct flock_agent *f, struct exchange_event *e)
 	exchange_step(f->exchange, e, a);
 	for (int i = 0; i < a->n_sends; i++)
 		node_post(f->node, &a->send[i].to, &a->send[i].message);
+	if (a->aside) {
+		a->so_far.outcome = OUTCOME_ONE_SIDED; /* as far as we know */
+		learn(f, &a->so_far);
+	}
 	if (a->done)
 		on_result(f, &a->result);
 	if (a->cancel)
@@ -473,8 +482,10 @@ void flock__exchange_offer(struct flock_agent *f, const struct peer_id *to, bool
 	fill_terms(f, &ours, final);
 	e.start.ours = &ours;
 	e.start.deadline_ms = transfer_ms(f, to, ours.format);
-	if (f->entry != 0)
-		ledger_tried(&f->ledger, f->entry, to);
+	e.start.entry = f->entry;
+	f->entry = 0;
+	if (e.start.entry != 0)
+		ledger_tried(&f->ledger, e.start.entry, to);
 	step(f, e);
 }
 
@@ -548,6 +559,7 @@ int flock__exchange_open(struct flock_agent *f, struct err *e)
 	        .manifest = f->manifest,
 	        .n_groups = (uint8_t)f->groups->n,
 	        .offer_ms = 3000,
+	        .hold_ms = 4000,
 	        .settle_ms = 30000,
 	        .format_max = CONVERT_FORMATS - 1};
 	randombytes_buf(&p.seed, sizeof p.seed);

@@ -96,20 +96,18 @@ void exchange__abort_to(struct exchange *x, const struct peer_id *to, uint64_t e
 	send_words(x, to, EXCHANGE_ABORT, exchange, why, words);
 }
 
-/* What is told of the current one; the outcome is to be added. */
-static struct exchange_result *result(struct exchange *x, enum exchange_outcome o)
+struct exchange_result exchange__describe(const struct exchange *x)
 {
 	const struct exchange__current *c = &x->cur;
-	x->out->done = true;
-	x->out->result = (struct exchange_result){.peer = c->peer,
+	return (struct exchange_result){.peer = c->peer,
 	        .exchange = c->exchange,
 	        .ours = c->ours,
 	        .final = c->final,
 	        .moved = c->applied,
 	        .mode = c->mode,
 	        .format = c->format,
-	        .outcome = (uint8_t)o,
 	        .step = c->step,
+	        .entry = c->entry,
 	        .bytes_sent = c->bytes_sent,
 	        .bytes_received = c->bytes_received,
 	        .began_ms = c->began_ms,
@@ -117,20 +115,22 @@ static struct exchange_result *result(struct exchange *x, enum exchange_outcome 
 	        .deadline_ms = c->deadline_ms,
 	        .distance = c->distance,
 	        .factor = c->applied ? c->smallest : 1};
-	return &x->out->result;
 }
 
 void exchange__finish(struct exchange *x, enum exchange_outcome o, enum exchange_why why,
         const char *words, int code)
 {
-	struct exchange_result *r = result(x, o);
+	struct exchange_result *r = &x->out->result;
+	x->out->done = true;
+	*r = exchange__describe(x);
+	r->outcome = (uint8_t)o;
 	r->why = (uint8_t)why;
 	r->code = code;
 	exchange__words(r->words, words);
 	if (x->state >= EXCHANGE_PREPARING) {
 		x->out->cancel = x->state <= EXCHANGE_MOVING;
 		x->out->release = true;
-		exchange__remember(x);
+		exchange__remember(x, &x->cur.peer, x->cur.exchange, x->cur.applied);
 	}
 	memset(&x->cur, 0, sizeof x->cur);
 	x->state = EXCHANGE_IDLE;
@@ -189,6 +189,7 @@ static void start(struct exchange *x, const struct exchange_event *e)
 	while (exchange == 0)
 		exchange = rng_u64(&x->rng);
 	begin(x, &e->peer, exchange, true, ours, ours->step, e->start.deadline_ms);
+	x->cur.entry = e->start.entry;
 	if (x->stopped) {
 		exchange__finish(x, OUTCOME_BUSY, EXCHANGE_LEAVING, NULL, 0);
 		return;
@@ -212,15 +213,16 @@ static void refuse_unlike(struct exchange *x, const struct exchange_event *e)
 }
 
 /* Why not, as far as it is for us to say; EXCHANGE_WILLING otherwise. */
-static enum exchange_why judge(const struct exchange *x, const struct exchange_event *e)
+static enum exchange_why judge(struct exchange *x, const struct exchange_event *e)
 {
 	const struct exchange_terms *t = &e->received.message->terms;
+	uint64_t number = e->received.message->exchange;
 	if (manifest_compare(&t->manifest, &x->config.manifest) != MANIFEST_SAME)
 		return EXCHANGE_UNLIKE;
 	if (t->format > x->config.format_max || t->mode >= EXCHANGE_MODES)
 		return EXCHANGE_UNKNOWN;
-	if (!(t->beta > 0 && t->beta <= 1) ||
-	        exchange__recall(x, &e->peer, e->received.message->exchange))
+	if (!(t->beta > 0 && t->beta <= 1) || exchange__recall(x, &e->peer, number) ||
+	        exchange__find_aside(x, &e->peer, number))
 		return EXCHANGE_OTHER;
 	return EXCHANGE_WILLING;
 }
@@ -501,6 +503,7 @@ static void on_timer(struct exchange *x)
 /* UP, DOWN and GONE of the current peer. */
 static void on_link(struct exchange *x, const struct exchange_event *e)
 {
+	exchange__aside_link(x, e);
 	if (x->state == EXCHANGE_IDLE || !peer_id_equal(&e->peer, &x->cur.peer))
 		return;
 	bool gone = e->kind == EXCHANGE_EVENT_GONE;
@@ -564,6 +567,7 @@ void exchange_step(struct exchange *x, const struct exchange_event *e, struct ex
 	x->out = a;
 	x->now = e->now_ms;
 	handle(x, e);
+	uint64_t aside_ms = exchange__aside_time(x);
 	x->out = NULL;
 	const struct exchange__current *c = x->state == EXCHANGE_IDLE ? &before : &x->cur;
 	a->peer = c->peer;
@@ -575,4 +579,6 @@ void exchange_step(struct exchange *x, const struct exchange_event *e, struct ex
 		a->timer_ms = c->timer_ms;
 	if (x->state == EXCHANGE_UNSETTLED && c->ask_ms < a->timer_ms)
 		a->timer_ms = c->ask_ms;
+	if (aside_ms < a->timer_ms)
+		a->timer_ms = aside_ms;
 }

@@ -17,6 +17,9 @@
  * done (SETTLE), and who has not applied applies if the other has. A peer that does not come back,
  * or comes back without memory, leaves it unsettled: counted as one-sided, never hidden.
  *
+ * A peer that stays away keeps nobody: after hold_ms the exchange is put aside, with its parameters
+ * moved or not, for good, and the next one may begin. It is still settled when the peer is back.
+ *
  * One exchange at a time, in or out. Of two offers that cross the one of the lower id survives. In
  * push and pull only one side moves; there is no COMMIT, and ACK ends it.
  *
@@ -31,6 +34,7 @@
 #define EXCHANGE_GROUPS_MAX 32 /* groups of layers that are clipped by themselves */
 #define EXCHANGE_WORDS_MAX 160 /* bytes of text in a refusal, NUL not included */
 #define EXCHANGE_REMEMBERED 16 /* finished ones of which a late question is answered */
+#define EXCHANGE_ASIDE_MAX 16  /* unsettled ones that are put aside */
 #define EXCHANGE_SENDS_MAX 4   /* of one step */
 
 /* What must be equal before two agents may average. */
@@ -133,7 +137,7 @@ struct exchange_message {
 			uint64_t step, samples, clock, optim_steps;
 			uint8_t optimizer,
 			        vectors; /* parameters and the optimiser's, n each: 2 or 3 */
-			uint8_t n; /* groups: one radius more */
+			uint8_t n;       /* groups: one radius more */
 			float radius[EXCHANGE_GROUPS_MAX +
 			             1]; /* clip's τ: overall, then by group */
 		} gift;
@@ -162,6 +166,7 @@ struct exchange_event {
 		struct {
 			const struct exchange_terms *ours; /* borrowed for the call */
 			uint64_t deadline_ms;              /* from ACCEPT to COMMIT */
+			uint64_t entry; /* the caller's number of it, for the result */
 		} start;
 		struct {
 			const struct exchange_message *message; /* borrowed for the call */
@@ -206,10 +211,12 @@ struct exchange_result {
 	bool ours; /* we offered */
 	bool final;
 	bool moved; /* our parameters have moved */
+	bool late;  /* it was put aside before: snapshot and staging are another's by now */
 	uint8_t mode, format;
 	uint8_t outcome, why; /* why: of BUSY */
 	char words[EXCHANGE_WORDS_MAX + 1];
-	uint64_t step; /* ours, in the terms */
+	uint64_t step;  /* ours, in the terms */
+	uint64_t entry; /* as START gave it; 0: a peer's */
 	uint64_t bytes_sent, bytes_received;
 	uint64_t began_ms, took_ms, deadline_ms; /* deadline: how long it was given */
 	double distance;                         /* 0: not known */
@@ -239,7 +246,9 @@ struct exchange_actions {
 	float k[EXCHANGE_GROUPS_MAX]; /* of apply: β·min(c) */
 	bool done; /* an exchange has ended, or an offer of another run's was refused */
 	struct exchange_result result;
-	uint64_t timer_ms; /* call TIMER then; UINT64_MAX: no need */
+	bool aside; /* the current one is put aside unsettled: its result will be late */
+	struct exchange_result so_far; /* of that one: all but the outcome */
+	uint64_t timer_ms;             /* call TIMER then; UINT64_MAX: no need */
 };
 
 struct exchange_config {
@@ -248,6 +257,7 @@ struct exchange_config {
 	uint8_t n_groups;
 	uint64_t seed;      /* random for each process: numbers must not come again */
 	uint32_t offer_ms;  /* until an offer is given up: 3000 */
+	uint32_t hold_ms;   /* until an unsettled one is put aside: 4000 */
 	uint32_t settle_ms; /* until an unsettled one is given up: 15000; longer than two steps of
 	                       the slowest trainer, which applies only between them */
 	uint8_t format_max; /* formats 0 … are known */
@@ -263,7 +273,7 @@ enum exchange_state {
 	EXCHANGE_COMMITTED, /* COMMIT is sent, the peer's is awaited */
 	EXCHANGE_APPLYING,  /* both are there */
 	EXCHANGE_ACKING,    /* applied, the peer's ACK is awaited */
-	EXCHANGE_UNSETTLED, /* the connection was lost after our COMMIT */
+	EXCHANGE_UNSETTLED, /* the connection was lost after our COMMIT; not put aside yet */
 	EXCHANGE_STATES
 };
 
@@ -275,6 +285,8 @@ void exchange_step(struct exchange *x, const struct exchange_event *e, struct ex
 
 enum exchange_state exchange_state(const struct exchange *x);
 const char *exchange_state_text(enum exchange_state s);
+/* How many are put aside, their results to come. */
+int exchange_unsettled(const struct exchange *x);
 /* Whom with; only when not idle. */
 struct peer_id exchange_peer(const struct exchange *x);
 

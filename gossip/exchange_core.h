@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Inside the exchange: exchange.c goes up to COMMIT, settle.c from there on and keeps the memory of
- * what is over, manifest.c has the words. Nobody else includes this. */
+ * what is over, aside.c has what was put aside unsettled, manifest.c has the words. Nobody else
+ * includes this. */
 #ifndef DUNLIN_GOSSIP_EXCHANGE_CORE_H
 #define DUNLIN_GOSSIP_EXCHANGE_CORE_H
 
@@ -13,6 +14,15 @@ struct exchange__memory {
 	struct peer_id peer;
 	uint64_t exchange; /* 0: a free slot */
 	bool moved;
+};
+
+/* An unsettled exchange that makes no claim on snapshot and staging any more: what has moved has
+ * moved, and what has not never will. */
+struct exchange__aside {
+	bool used;
+	bool over;                     /* result is whole, and to be told */
+	struct exchange_result result; /* until then all but outcome, why and words */
+	uint64_t until_ms, ask_ms;     /* when it is given up; when to ask the peer again */
 };
 
 struct exchange {
@@ -31,7 +41,7 @@ struct exchange {
 		uint8_t mode, format;
 		bool final;
 		float beta;
-		uint64_t step, began_ms, deadline_ms;
+		uint64_t step, entry, began_ms, deadline_ms;
 		bool snapshot, bulk;   /* are there */
 		bool opened;           /* we were told to open the bulk connection */
 		bool asked;            /* the peer was, since we cannot dial */
@@ -44,8 +54,10 @@ struct exchange {
 		double distance;
 		uint64_t timer_ms; /* what the state waits for is over then */
 		uint64_t ask_ms;   /* UNSETTLED: when to say it again */
+		uint64_t until_ms; /* from COMMIT on: when it is given up, here or put aside */
 	} cur;
 
+	struct exchange__aside aside[EXCHANGE_ASIDE_MAX];
 	struct exchange__memory memory[EXCHANGE_REMEMBERED];
 	uint32_t n_memories; /* ever */
 };
@@ -60,6 +72,8 @@ struct exchange_message *exchange__send(struct exchange *x, const struct peer_id
 void exchange__abort_to(struct exchange *x, const struct peer_id *to, uint64_t exchange,
         enum exchange_why why, const char *words);
 
+/* What is told of the current one; outcome, why and words are to be added. */
+struct exchange_result exchange__describe(const struct exchange *x);
 /* The current one is over: result, memory, idle. */
 void exchange__finish(struct exchange *x, enum exchange_outcome o, enum exchange_why why,
         const char *words, int code);
@@ -81,9 +95,25 @@ void exchange__settle_timer(struct exchange *x);
 /* One about an exchange that is not the current one. */
 void exchange__late_message(
         struct exchange *x, const struct peer_id *from, const struct exchange_message *m);
-void exchange__remember(struct exchange *x);
+void exchange__remember(
+        struct exchange *x, const struct peer_id *peer, uint64_t exchange, bool moved);
 const struct exchange__memory *exchange__recall(
         const struct exchange *x, const struct peer_id *peer, uint64_t exchange);
+
+void exchange__say_settle(struct exchange *x, const struct peer_id *to, uint64_t exchange,
+        enum exchange_settlement s);
+
+/* ---- aside.c */
+
+void exchange__put_aside(struct exchange *x); /* the current one; idle then */
+struct exchange__aside *exchange__find_aside(
+        struct exchange *x, const struct peer_id *peer, uint64_t exchange);
+void exchange__aside_message(
+        struct exchange *x, struct exchange__aside *p, const struct exchange_message *m);
+void exchange__aside_link(struct exchange *x, const struct exchange_event *e); /* UP, GONE */
+/* At the end of a step: asks and tells what is due, as far as there is room. Returns when there is
+ * more to do. */
+uint64_t exchange__aside_time(struct exchange *x);
 
 /* ---- manifest.c */
 

@@ -18,6 +18,8 @@
  * often: DOUBT can only be followed by moving if the hearer has moved, APPLIED and ABORT are final.
  * ABORT and ACK are never answered, so no answer goes on for ever.
  *
+ * An exchange whose peer says nothing for hold_ms makes room for the next one: see aside.c.
+ *
  * Finished exchanges are remembered for a while, for peers who ask again. SETTLE{UNKNOWN} comes
  * from one that has no memory of it: it was started anew, and what it did in its former life nobody
  * knows. That, a peer that is gone, and silence until the time is over end an exchange as
@@ -30,10 +32,11 @@
 
 /* ---- what is over */
 
-void exchange__remember(struct exchange *x)
+void exchange__remember(
+        struct exchange *x, const struct peer_id *peer, uint64_t exchange, bool moved)
 {
-	x->memory[x->n_memories++ % EXCHANGE_REMEMBERED] = (struct exchange__memory){
-	        .peer = x->cur.peer, .exchange = x->cur.exchange, .moved = x->cur.applied};
+	x->memory[x->n_memories++ % EXCHANGE_REMEMBERED] =
+	        (struct exchange__memory){.peer = *peer, .exchange = exchange, .moved = moved};
 }
 
 const struct exchange__memory *exchange__recall(
@@ -46,7 +49,7 @@ const struct exchange__memory *exchange__recall(
 	return NULL;
 }
 
-static void say_settle(
+void exchange__say_settle(
         struct exchange *x, const struct peer_id *to, uint64_t exchange, enum exchange_settlement s)
 {
 	exchange__send(x, to, EXCHANGE_SETTLE, exchange)->settlement = (uint8_t)s;
@@ -55,6 +58,11 @@ static void say_settle(
 void exchange__late_message(
         struct exchange *x, const struct peer_id *from, const struct exchange_message *m)
 {
+	struct exchange__aside *aside = exchange__find_aside(x, from, m->exchange);
+	if (aside) {
+		exchange__aside_message(x, aside, m);
+		return;
+	}
 	const struct exchange__memory *known = exchange__recall(x, from, m->exchange);
 	bool applied = m->kind == EXCHANGE_SETTLE && m->settlement == SETTLE_APPLIED;
 	switch (m->kind) {
@@ -71,14 +79,14 @@ void exchange__late_message(
 		/* fall through */
 	case EXCHANGE_COMMIT:
 		if (!known)
-			say_settle(x, from, m->exchange, SETTLE_UNKNOWN);
+			exchange__say_settle(x, from, m->exchange, SETTLE_UNKNOWN);
 		else if (!known->moved)
 			exchange__abort_to(
 			        x, from, m->exchange, EXCHANGE_UNKNOWN, "it was given up");
 		else if (applied)
 			exchange__send(x, from, EXCHANGE_ACK, m->exchange);
 		else
-			say_settle(x, from, m->exchange, SETTLE_APPLIED);
+			exchange__say_settle(x, from, m->exchange, SETTLE_APPLIED);
 		break;
 	default: /* BUSY, ACK, ABORT: there is nothing to add */
 		break;
@@ -91,7 +99,8 @@ void exchange__late_message(
 static void await(struct exchange *x, enum exchange_state s)
 {
 	x->state = (uint8_t)s;
-	x->cur.timer_ms = exchange__after(x->now, x->config.settle_ms / 2);
+	x->cur.timer_ms = exchange__after(x->now, x->config.hold_ms / 2);
+	x->cur.until_ms = exchange__after(x->now, x->config.settle_ms);
 }
 
 void exchange__commit(struct exchange *x)
@@ -117,11 +126,6 @@ void exchange__apply(struct exchange *x)
 	c->timer_ms = UINT64_MAX;
 }
 
-static void one_sided(struct exchange *x, const char *words)
-{
-	exchange__finish(x, OUTCOME_ONE_SIDED, EXCHANGE_OTHER, words, 0);
-}
-
 void exchange__applied(struct exchange *x)
 {
 	struct exchange__current *c = &x->cur;
@@ -131,7 +135,7 @@ void exchange__applied(struct exchange *x)
 	if (c->has_ack || c->mode != EXCHANGE_PAIR)
 		exchange__finish(x, OUTCOME_EXCHANGED, EXCHANGE_WILLING, NULL, 0);
 	else if (c->lost)
-		one_sided(x, "the peer was lost");
+		exchange__finish(x, OUTCOME_ONE_SIDED, EXCHANGE_OTHER, "the peer was lost", 0);
 	else
 		await(x, EXCHANGE_ACKING);
 }
@@ -167,7 +171,7 @@ static void peer_doubts(struct exchange *x)
 	if (x->state == EXCHANGE_APPLYING)
 		return; /* ACK will follow */
 	if (c->applied) {
-		say_settle(x, &c->peer, c->exchange, SETTLE_APPLIED);
+		exchange__say_settle(x, &c->peer, c->exchange, SETTLE_APPLIED);
 		return;
 	}
 	exchange__abort_to(x, &c->peer, c->exchange, EXCHANGE_OTHER, "neither has moved");
@@ -212,7 +216,7 @@ void exchange__settle_message(struct exchange *x, const struct exchange_message 
 static void ask(struct exchange *x)
 {
 	struct exchange__current *c = &x->cur;
-	say_settle(x, &c->peer, c->exchange, c->applied ? SETTLE_APPLIED : SETTLE_DOUBT);
+	exchange__say_settle(x, &c->peer, c->exchange, c->applied ? SETTLE_APPLIED : SETTLE_DOUBT);
 	c->ask_ms = exchange__after(x->now, EXCHANGE__ASK_MS);
 }
 
@@ -231,8 +235,10 @@ void exchange__settle_up(struct exchange *x)
 
 void exchange__settle_down(struct exchange *x)
 {
-	if (x->state == EXCHANGE_COMMITTED || x->state == EXCHANGE_ACKING)
-		unsettle(x, x->config.settle_ms);
+	if (x->state != EXCHANGE_COMMITTED && x->state != EXCHANGE_ACKING)
+		return;
+	x->cur.until_ms = exchange__after(x->now, x->config.settle_ms);
+	unsettle(x, x->config.hold_ms);
 }
 
 void exchange__settle_gone(struct exchange *x)
@@ -245,9 +251,9 @@ void exchange__settle_timer(struct exchange *x)
 {
 	if (x->state != EXCHANGE_UNSETTLED) {
 		if (x->now >= x->cur.timer_ms)
-			unsettle(x, x->config.settle_ms - x->config.settle_ms / 2);
+			unsettle(x, x->config.hold_ms - x->config.hold_ms / 2);
 	} else if (x->now >= x->cur.timer_ms) {
-		one_sided(x, "the peer did not come back");
+		exchange__put_aside(x);
 	} else if (x->now >= x->cur.ask_ms) {
 		ask(x);
 	}

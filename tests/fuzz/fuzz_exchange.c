@@ -144,13 +144,17 @@ static void check_actions(struct life *l, enum exchange_state before)
 			demand(a->k[g] >= 0 && a->k[g] <= 1);
 	}
 	demand(!a->done || a->result.outcome < OUTCOMES);
-	if (a->done && a->result.exchange == l->exchange && before != EXCHANGE_IDLE)
+	if (a->done && a->result.exchange == l->exchange && before != EXCHANGE_IDLE &&
+	        !a->result.late)
 		demand(a->result.moved == l->applied);
 	demand(!a->cancel || a->release);
-	demand(s != EXCHANGE_IDLE || a->timer_ms == UINT64_MAX);
-	demand(s == EXCHANGE_IDLE || before == s || !a->done || before == EXCHANGE_OFFERED);
+	bool aside = exchange_unsettled(l->x) > 0;
+	demand(!a->aside || (s == EXCHANGE_IDLE && before >= EXCHANGE_COMMITTED && a->release));
+	demand(s != EXCHANGE_IDLE || aside || a->timer_ms == UINT64_MAX);
+	demand(s == EXCHANGE_IDLE || before == s || !a->done || before == EXCHANGE_OFFERED ||
+	        a->result.late);
 	/* Nothing is awaited without an end, but the trainer. */
-	if (s != EXCHANGE_IDLE && s != EXCHANGE_APPLYING)
+	if ((s != EXCHANGE_IDLE && s != EXCHANGE_APPLYING) || aside)
 		demand(a->timer_ms != UINT64_MAX);
 	if (a->cancel || a->release)
 		l->snapshot = l->move = l->apply = false;
@@ -215,7 +219,8 @@ static bool take_event(struct input *in, struct life *l, struct exchange_event *
 /* Left alone it comes to an end. */
 static void run_out(struct life *l)
 {
-	for (int i = 0; exchange_state(l->x) != EXCHANGE_IDLE; i++) {
+	for (int i = 0; exchange_state(l->x) != EXCHANGE_IDLE || exchange_unsettled(l->x) > 0;
+	        i++) {
 		enum exchange_state before = exchange_state(l->x);
 		struct exchange_event e = {.kind = EXCHANGE_EVENT_TIMER};
 		demand(i < 1000);
@@ -245,6 +250,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	        .n_groups = GROUPS,
 	        .seed = take(&in),
 	        .offer_ms = 3000,
+	        .hold_ms = 4000,
 	        .settle_ms = 15000,
 	        .format_max = 1};
 	l.x = malloc(exchange_size());

@@ -5,13 +5,15 @@
  *     once      and only once on each side, with whole staging of that very exchange
  *     alike     both sides by the same k, of the same difference with opposite signs
  *     one       an agent takes part in one exchange at a time: a result ends the only one
+ *     slot      nobody waits for a silent peer for longer than hold_ms, then the next may begin
  *
  * and at the end:
  *
  *     hidden    where only one of a pair has moved, whoever lived through it says so
- *     apart     where neither died, both have moved or neither has, and both say the same
+ *     apart     where neither died, both have moved or neither has, and both say the same; only
+ *               where one was put aside in doubt may the other have moved alone
  *     invented  a one-sided one is accounted for only by who has sent COMMIT, and only where
- *               one of the two died or was said to: drops alone are always settled */
+ *               one of the two died or was said to, or as before: drops alone are always settled */
 #include "tests/sim/exchange_sim.h"
 
 #include <stdarg.h>
@@ -68,6 +70,16 @@ void truth_sent(struct xsim *f, int from, int to, const struct exchange_message 
 	}
 }
 
+void truth_aside(struct xsim *f, int i, const struct exchange_result *so_far)
+{
+	struct xsim_truth *t = truth_find(f, so_far->exchange);
+	int me = t ? side(t, i) : 0;
+	if (!t || !t->committed[me] || t->outcome[me] >= 0 || so_far->moved != t->moved[me])
+		xsim_fail(f, "one: agent %d puts aside what is not under way", i);
+	else
+		t->dropped[me] = !so_far->moved;
+}
+
 void truth_moved(struct xsim *f, int i, uint64_t exchange, const float *k, uint64_t hash)
 {
 	struct xsim_truth *t = truth_find(f, exchange);
@@ -78,7 +90,8 @@ void truth_moved(struct xsim *f, int i, uint64_t exchange, const float *k, uint6
 	int me = side(t, i);
 	if (t->mode == EXCHANGE_PAIR && (!t->committed[0] || !t->committed[1]))
 		xsim_fail(f, "commit: agent %d moved without both", i);
-	if (t->moved[me] || !f->agent[i].staged || f->agent[i].exchange != exchange)
+	if (t->moved[me] || t->dropped[me] || !f->agent[i].staged ||
+	        f->agent[i].exchange != exchange)
 		xsim_fail(f, "once: agent %d moved twice, or by what is not whole", i);
 	t->moved[me] = true;
 	memcpy(t->k[me], k, sizeof t->k[me]);
@@ -122,6 +135,8 @@ struct xsim_sum truth_check(struct xsim *f)
 		/* Nobody died in this one, nor was said to. */
 		bool quiet = lived(f, t, 0) && lived(f, t, 1) && f->setup.false_gone <= 0;
 		bool one = t->moved[0] != t->moved[1];
+		if (one && t->dropped[t->moved[0]]) /* by who has not moved */
+			quiet = false;
 		if (t->mode != EXCHANGE_PAIR) {
 			sum.whole += one;
 			if (t->moved[0] && t->moved[1])

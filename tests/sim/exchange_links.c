@@ -35,6 +35,9 @@ static void break_stream(struct xsim *f, uint32_t i)
 	if (s->broken)
 		return;
 	s->broken = true;
+	uint64_t back_ms = f->now_ms + xsim_between(f, 0, f->setup.away_ms);
+	for (int end = 0; end < 2 && f->setup.away_ms; end++)
+		f->agent[s->who[end]].away_ms[s->who[!end]] = back_ms;
 	for (int end = 0; end < 2; end++) {
 		cut(f, s, end);
 		xsim_push(f, s->cut_ms[end] - f->now_ms + xsim_between(f, 1, 300), XSIM_CLOSE, i,
@@ -73,6 +76,8 @@ void links_post(struct xsim *f, int from, int to, const struct exchange_message 
 		        (s->open[end] || end == 0))
 			break;
 	}
+	if (i == UINT32_MAX && f->now_ms < f->agent[from].away_ms[to])
+		return;
 	if (i == UINT32_MAX) {
 		i = dial(f, from, to);
 		end = 0;

@@ -50,6 +50,7 @@ static void born(struct xsim *f, int i)
 	        .n_groups = XSIM_GROUPS,
 	        .seed = rng_u64(&f->rng),
 	        .offer_ms = 3000,
+	        .hold_ms = XSIM_HOLD_MS,
 	        .settle_ms = XSIM_SETTLE_MS,
 	        .format_max = CONVERT_BF16};
 	exchange_init(a->x, &c);
@@ -254,11 +255,14 @@ static void perform(struct xsim *f, int i, const struct exchange_actions *a)
 	struct xsim_agent *me = &f->agent[i];
 	if (a->done) {
 		me->by_outcome[a->result.outcome]++;
+		me->late[a->result.outcome] += a->result.late;
 		f->clipped += a->result.factor < 1;
 		truth_result(f, i, &a->result);
 		if (a->result.outcome == OUTCOME_EXCHANGED && f->setup.clip == CLIP_REAL)
 			clip_enter(&me->clip, me->distance2, 10);
 	}
+	if (a->aside)
+		truth_aside(f, i, &a->so_far);
 	if (a->cancel || a->release) {
 		transfer_ends(f, i);
 		me->op++;
@@ -284,12 +288,24 @@ static void perform(struct xsim *f, int i, const struct exchange_actions *a)
 	me->timer_ms = a->timer_ms;
 }
 
+/* A peer that says nothing more after COMMIT keeps nobody from the next exchange. */
+static void check_slot(struct xsim *f, int i)
+{
+	const struct xsim_agent *me = &f->agent[i];
+	bool waits = me->state >= EXCHANGE_COMMITTED && me->state != EXCHANGE_APPLYING;
+	if (waits && f->now_ms > me->entered_ms + XSIM_HOLD_MS)
+		xsim_fail(f, "slot: agent %d is %s for %llu ms", i, exchange_state_text(me->state),
+		        (unsigned long long)(f->now_ms - me->entered_ms));
+}
+
 /* Whether the one that kills strikes here: this agent is the role, and has entered the state. */
 static bool struck(struct xsim *f, int i, const struct exchange_actions *a)
 {
 	struct xsim_agent *me = &f->agent[i];
 	uint8_t before = me->state;
 	me->state = (uint8_t)exchange_state(me->x);
+	if (me->state != before)
+		me->entered_ms = f->now_ms;
 	if (!f->setup.kill || f->killed || me->state == before || me->state != f->setup.kill_state)
 		return false;
 	const struct xsim_truth *t = truth_find(f, a->exchange);
@@ -307,6 +323,7 @@ void xsim_step(struct xsim *f, int i, struct exchange_event e)
 	if (!me->alive || f->failure[0])
 		return;
 	e.now_ms = f->now_ms;
+	check_slot(f, i);
 	exchange_step(me->x, &e, &a);
 	bool dies = struck(f, i, &a);
 	for (int k = 0; k < a.n_sends && !(dies && f->setup.kill_silent); k++) {
@@ -424,7 +441,8 @@ bool xsim_settle(struct xsim *f)
 		bool idle = true;
 		for (int i = 0; i < f->setup.n; i++)
 			idle &= !f->agent[i].alive ||
-			        exchange_state(f->agent[i].x) == EXCHANGE_IDLE;
+			        (exchange_state(f->agent[i].x) == EXCHANGE_IDLE &&
+			                exchange_unsettled(f->agent[i].x) == 0);
 		if (idle)
 			return true;
 		xsim_run(f, f->now_ms + 100);

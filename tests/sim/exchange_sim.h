@@ -26,6 +26,7 @@
 #define XSIM_WORDS 1000
 #define XSIM_GROUPS 2
 #define XSIM_SETTLE_MS 15000
+#define XSIM_HOLD_MS 4000
 
 enum xsim_clip { CLIP_NONE, CLIP_RANDOM, CLIP_REAL };
 
@@ -39,6 +40,7 @@ struct xsim_setup {
 	double fail_chance;  /* of a transfer */
 	double dial_chance;  /* that an agent cannot open a bulk connection */
 	double slow_chance;  /* of a message to take a second or two */
+	uint32_t away_ms;    /* so long, at most, no new stream comes about after a break */
 	uint32_t start_ms;   /* each idle agent offers about so often; 0: only when told to */
 	uint64_t gone_ms;    /* after a death the others hear of it; 0: never */
 	double false_gone;   /* chance, at each break, that the peer is said to be gone */
@@ -55,6 +57,7 @@ struct xsim_truth {
 	uint32_t life[2]; /* of the process that took part; 0: did not */
 	uint8_t mode;
 	bool committed[2], moved[2];
+	bool dropped[2];  /* put aside, and has not moved */
 	uint64_t hash[2]; /* of the difference without its signs */
 	float k[2][XSIM_GROUPS];
 	int outcome[2]; /* −1: none yet */
@@ -74,9 +77,12 @@ struct xsim_agent {
 	double distance2[XSIM_GROUPS];
 	float k[XSIM_GROUPS];
 	uint8_t state;
+	uint64_t entered_ms; /* that state */
 	struct clip clip;
 	uint64_t by_outcome[OUTCOMES];
-	int open[XSIM_AGENTS]; /* streams by peer */
+	uint64_t late[OUTCOMES];       /* of these: of exchanges that were put aside */
+	int open[XSIM_AGENTS];         /* streams by peer */
+	uint64_t away_ms[XSIM_AGENTS]; /* by peer: when they can dial again */
 };
 
 struct xsim_transfer {
@@ -143,7 +149,7 @@ void xsim_close(struct xsim *f);
 void xsim_run(struct xsim *f, uint64_t until_ms);
 /* Offers an exchange; both must be alive, `from` idle. */
 void xsim_start(struct xsim *f, int from, int to);
-/* Until all who live are idle; false: they are not after a minute. */
+/* Until all who live are idle, and nothing is put aside; false: not so after a minute. */
 bool xsim_settle(struct xsim *f);
 void xsim_kill(struct xsim *f, int i);
 void xsim_restart(struct xsim *f, int i);
@@ -165,6 +171,7 @@ void links_dead(struct xsim *f, int i);
 /* Called as things happen. */
 void truth_sent(struct xsim *f, int from, int to, const struct exchange_message *m);
 struct xsim_truth *truth_find(struct xsim *f, uint64_t exchange);
+void truth_aside(struct xsim *f, int i, const struct exchange_result *so_far);
 void truth_moved(struct xsim *f, int i, uint64_t exchange, const float *k, uint64_t hash);
 void truth_result(struct xsim *f, int i, const struct exchange_result *r);
 /* At the end. */

@@ -38,6 +38,7 @@ static inline void begin(struct fixture *f)
 	        .n_groups = GROUPS,
 	        .seed = 1,
 	        .offer_ms = 3000,
+	        .hold_ms = 4000,
 	        .settle_ms = 15000,
 	        .format_max = 1};
 	memset(f, 0, sizeof *f);

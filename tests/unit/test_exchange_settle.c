@@ -112,18 +112,22 @@ static void test_one_sided(void **unused)
 		reach(&f, s, true, EXCHANGE_PAIR, applied);
 		uint64_t from = f.now;
 		int asked = 0;
-		while (state(&f) != EXCHANGE_IDLE) {
+		while (!f.a.done) {
 			until_timer(&f);
-			if (state(&f) == EXCHANGE_IDLE)
+			if (f.a.done)
 				break;
 			assert_int_equal(sent(&f, EXCHANGE_SETTLE)->settlement,
 			        applied ? SETTLE_APPLIED : SETTLE_DOUBT);
-			assert_true(down || asked > 0 || f.now == from + 7500);
+			assert_true(down || asked > 0 || f.now == from + 2000);
 			asked++;
+			/* Meanwhile it is put aside, once. */
+			assert_int_equal(f.a.aside, f.now == from + 4000);
+			assert_int_equal(f.a.release, f.a.aside);
+			assert_int_equal(state(&f) == EXCHANGE_IDLE, f.now >= from + 4000);
 		}
 		ended(&f, OUTCOME_ONE_SIDED, applied);
-		assert_true(f.a.release && f.now == from + 15000);
-		assert_int_equal(asked, down ? 14 : 8);
+		assert_true(f.a.result.late && f.now == from + 15000);
+		assert_int_equal(asked, down ? 14 : 13);
 		/* Who comes back too late hears the truth. */
 		settle(&f, SETTLE_DOUBT);
 		if (applied)
@@ -144,6 +148,154 @@ static void test_one_sided(void **unused)
 		ended(&f, applied ? OUTCOME_ONE_SIDED : OUTCOME_BROKEN, applied);
 		end(&f);
 	}
+}
+
+/* ---- put aside */
+
+/* The peer says nothing for hold_ms. */
+static void reach_aside(struct fixture *f, bool ours, bool applied)
+{
+	reach(f, EXCHANGE_UNSETTLED, ours, EXCHANGE_PAIR, applied);
+	uint64_t from = f->now;
+	while (!f->a.aside)
+		until_timer(f);
+	assert_true(f->now == from + 4000 && f->a.release && !f->a.done);
+	assert_true(f->a.so_far.exchange == f->number && f->a.so_far.moved == applied);
+	assert_int_equal(state(f), EXCHANGE_IDLE);
+	assert_int_equal(exchange_unsettled(f->x), 1);
+}
+
+/* What each word makes of it: as letters in test_every_message, and x: ABORT, one-sided. */
+static void test_put_aside(void **unused)
+{
+	(void)unused;
+	/* OFFER ACCEPT BUSY OPEN END COMMIT ACK ABORT, SETTLE 0 1 2 */
+	static const char *const follows[] = {"r.....1B1bx", "r.....E11ae"};
+	static const struct {
+		char letter;
+		int sends, outcome;
+	} t[] = {{'.', -1, -1}, {'r', EXCHANGE_BUSY, -1}, {'a', EXCHANGE_SETTLE, -1},
+	        {'B', -1, OUTCOME_BROKEN}, {'b', EXCHANGE_ABORT, OUTCOME_BROKEN},
+	        {'E', -1, OUTCOME_EXCHANGED}, {'e', EXCHANGE_ACK, OUTCOME_EXCHANGED},
+	        {'1', -1, OUTCOME_ONE_SIDED}, {'x', EXCHANGE_ABORT, OUTCOME_ONE_SIDED}};
+	for (int i = 0; i < 4 * 11; i++) {
+		struct fixture f;
+		bool applied = i & 1;
+		int k = i / 4;
+		reach_aside(&f, i & 2, applied);
+		if (k < EXCHANGE_SETTLE)
+			say(&f, (enum exchange_message_kind)k);
+		else
+			settle(&f, (enum exchange_settlement)(k - EXCHANGE_SETTLE));
+		size_t at = 0;
+		while (t[at].letter != follows[applied][k])
+			assert_true(++at < sizeof t / sizeof *t);
+		if (t[at].sends >= 0)
+			sent(&f, (enum exchange_message_kind)t[at].sends);
+		else
+			assert_int_equal(f.a.n_sends, 0);
+		assert_false(f.a.apply); /* staging is another's */
+		assert_int_equal(f.a.done, t[at].outcome >= 0);
+		if (f.a.done) {
+			ended(&f, (enum exchange_outcome)t[at].outcome, applied);
+			assert_true(f.a.result.late && !f.a.release);
+			settle(&f, SETTLE_DOUBT); /* it is remembered as it was */
+			sent(&f, applied ? EXCHANGE_SETTLE : EXCHANGE_ABORT);
+		}
+		end(&f);
+	}
+}
+
+/* The next exchange, with the same peer, goes its way. */
+static void test_next_one(void **unused)
+{
+	(void)unused;
+	for (int applied = 0; applied < 2; applied++) {
+		struct fixture f;
+		reach_aside(&f, true, applied);
+		uint64_t first = f.number;
+		f.applies = 0;
+		start(&f, EXCHANGE_PAIR);
+		uint64_t second = f.number;
+		assert_true(second != first);
+		say(&f, EXCHANGE_ACCEPT);
+		bulk(&f, BULK_CAME);
+		event(&f, EXCHANGE_EVENT_SNAPSHOT);
+		f.number = first;
+		settle(&f, SETTLE_APPLIED); /* in the middle of it */
+		assert_true(f.a.done && f.a.result.late && f.a.result.exchange == first);
+		assert_int_equal(
+		        f.a.result.outcome, applied ? OUTCOME_EXCHANGED : OUTCOME_ONE_SIDED);
+		sent(&f, applied ? EXCHANGE_ACK : EXCHANGE_ABORT);
+		assert_true(!f.a.apply && !f.a.release && !f.a.cancel);
+		assert_int_equal(state(&f), EXCHANGE_MOVING);
+		f.number = second;
+		moved(&f, 0);
+		say(&f, EXCHANGE_END);
+		say(&f, EXCHANGE_COMMIT);
+		assert_true(f.a.apply);
+		event(&f, EXCHANGE_EVENT_APPLIED);
+		say(&f, EXCHANGE_ACK);
+		ended(&f, OUTCOME_EXCHANGED, true);
+		assert_false(f.a.result.late);
+		end(&f);
+	}
+}
+
+/* One more, by the peer, that is put aside in doubt. */
+static void one_more_aside(struct fixture *f, uint64_t number)
+{
+	f->number = number;
+	say(f, EXCHANGE_OFFER);
+	bulk(f, BULK_CAME);
+	event(f, EXCHANGE_EVENT_SNAPSHOT);
+	moved(f, 0);
+	say(f, EXCHANGE_END);
+	event(f, EXCHANGE_EVENT_DOWN);
+	f->now += 4000;
+	event(f, EXCHANGE_EVENT_TIMER);
+	assert_true(f->a.aside && f->a.so_far.exchange == number);
+}
+
+/* More than there is room for, or all over at once: each has its result, one a step, and what is
+ * sent in a step is bounded. */
+static void test_many_aside(void **unused)
+{
+	(void)unused;
+	struct fixture f;
+	struct exchange_config c = {.self = id(5),
+	        .manifest = like,
+	        .n_groups = GROUPS,
+	        .offer_ms = 3000,
+	        .hold_ms = 4000,
+	        .settle_ms = 1000000,
+	        .format_max = 1};
+	begin(&f);
+	exchange_init(f.x, &c);
+	for (uint64_t i = 1; i <= EXCHANGE_ASIDE_MAX + 2; i++) {
+		one_more_aside(&f, i);
+		assert_int_equal(f.a.done, i > EXCHANGE_ASIDE_MAX);
+		if (f.a.done) {
+			assert_true(f.a.result.exchange == i - EXCHANGE_ASIDE_MAX);
+			assert_int_equal(f.a.result.outcome, OUTCOME_ONE_SIDED);
+		}
+	}
+	assert_int_equal(exchange_unsettled(f.x), EXCHANGE_ASIDE_MAX);
+	int asked = 0;
+	f.now += 10;
+	event(&f, EXCHANGE_EVENT_UP);
+	for (asked = f.a.n_sends; f.a.timer_ms == f.now; asked += f.a.n_sends)
+		event(&f, EXCHANGE_EVENT_TIMER);
+	assert_int_equal(asked, EXCHANGE_ASIDE_MAX);
+	event(&f, EXCHANGE_EVENT_GONE);
+	while (exchange_unsettled(f.x) > 0) {
+		assert_true(f.a.done && f.a.timer_ms == f.now);
+		assert_int_equal(f.a.result.outcome, OUTCOME_ONE_SIDED);
+		event(&f, EXCHANGE_EVENT_TIMER);
+	}
+	assert_int_equal(f.dones, EXCHANGE_ASIDE_MAX + 2);
+	assert_true(f.a.timer_ms == UINT64_MAX);
+	end(&f);
 }
 
 /* A machine that slept through everything asks before it gives up. */
@@ -290,7 +442,7 @@ static void check(struct fixture *f, enum exchange_state s, char want, bool appl
 /* Whatever was heard: left alone by the peer it comes to an end, once. */
 static void run_out(struct fixture *f)
 {
-	for (int i = 0; state(f) != EXCHANGE_IDLE; i++) {
+	for (int i = 0; state(f) != EXCHANGE_IDLE || exchange_unsettled(f->x) > 0; i++) {
 		assert_true(i < 100);
 		if (state(f) == EXCHANGE_APPLYING)
 			event(f, EXCHANGE_EVENT_APPLIED);
@@ -361,6 +513,9 @@ int main(void)
 	        cmocka_unit_test(test_both_in_doubt),
 	        cmocka_unit_test(test_applied_and_alone),
 	        cmocka_unit_test(test_one_sided),
+	        cmocka_unit_test(test_put_aside),
+	        cmocka_unit_test(test_next_one),
+	        cmocka_unit_test(test_many_aside),
 	        cmocka_unit_test(test_overslept),
 	        cmocka_unit_test(test_memory),
 	        cmocka_unit_test(test_every_message),

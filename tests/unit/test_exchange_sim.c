@@ -180,6 +180,48 @@ static void test_drops(void **unused)
 	assert_true(whole > 10000 && broken > 10000 && unsettled > 1000);
 }
 
+/* Peers who are out of reach for seconds after a break: meanwhile there are exchanges with others,
+ * and when they are back each one that was put aside is settled as it really was. */
+static void test_away(void **unused)
+{
+	(void)unused;
+	uint64_t late[OUTCOMES] = {0}, meanwhile = 0;
+	for (uint64_t seed = 1; seed <= 1000; seed++) {
+		struct xsim_setup s = {.n = 4,
+		        .seed = seed,
+		        .words = 16,
+		        .clip = CLIP_RANDOM,
+		        .break_chance = 0.1,
+		        .slow_chance = seed % 2 ? 0.1 : 0,
+		        .away_ms = 8000,
+		        .start_ms = 100};
+		struct xsim f;
+		xsim_init(&f, &s);
+		while (f.now_ms < 12000) {
+			xsim_run(&f, f.now_ms + 20);
+			if (f.now_ms >= 5000)
+				f.setup.break_chance = 0;
+			for (int i = 0; i < s.n; i++)
+				meanwhile += exchange_unsettled(f.agent[i].x) > 0 &&
+				             exchange_state(f.agent[i].x) == EXCHANGE_ACKING;
+		}
+		settled(&f);
+		truth_check(&f);
+		fine(&f);
+		for (int i = 0; i < s.n; i++)
+			for (int o = 0; o < OUTCOMES; o++)
+				late[o] += f.agent[i].late[o];
+		xsim_close(&f);
+	}
+	print_message("# 1000 seeds of peers who were away: settled late %llu exchanged, %llu "
+	              "broken, %llu one-sided\n",
+	        (unsigned long long)late[OUTCOME_EXCHANGED],
+	        (unsigned long long)late[OUTCOME_BROKEN],
+	        (unsigned long long)late[OUTCOME_ONE_SIDED]);
+	assert_true(late[OUTCOME_EXCHANGED] > 20 && late[OUTCOME_BROKEN] > 20);
+	assert_true(late[OUTCOME_ONE_SIDED] > 20 && meanwhile > 100);
+}
+
 /* Drops, and peers who are said to be dead and are not: one-sided ones are all accounted for. */
 static void test_false_deaths(void **unused)
 {
@@ -340,6 +382,7 @@ int main(void)
 	        cmocka_unit_test(test_consensus),
 	        cmocka_unit_test(test_floor),
 	        cmocka_unit_test(test_drops),
+	        cmocka_unit_test(test_away),
 	        cmocka_unit_test(test_false_deaths),
 	        cmocka_unit_test(test_deaths),
 	        cmocka_unit_test(test_crossing),
