@@ -4,7 +4,8 @@
  * Merging: the local model is evaluated, then exchanges in fp32, as many as it takes until partners
  * hardly differ, or until time is up; then the merged model is evaluated and written. Who is
  * through stays until nobody has wanted its share for a while. A result that could not be written
- * (a full disk) is tried again during the stay, which lasts for some tries at least.
+ * (a full disk) is tried again during the stay, which lasts for some tries at least. Who was away,
+ * and finds nobody to take the result from, has none.
  *
  * Leaving: no new exchange; the one under way ends or is given up; a checkpoint; then everything
  * that holds our memory (transfers, workers, the learner) has to let go of it. What could not be
@@ -38,19 +39,6 @@ static void ask_result(struct flock_agent *f)
 	                  learner_save(f->learner);
 	if (!f->result_asked)
 		log_warn("the result is not written yet: the learner's queue is full");
-}
-
-/* Its model is none that a user should take for the run's. What it has is in a checkpoint, which
- * names the clock up to which it is worth something. */
-void flock__end_stale(struct flock_agent *f)
-{
-	log_error("the flock trained %llu of the run's %llu samples while this agent was away, and "
-	          "no peer is left to take the result from: no result is written here",
-	        (unsigned long long)flock__missed(f), (unsigned long long)f->total);
-	log_error("take final.safetensors from another agent of this run; `dunlin export` makes "
-	          "weights of this agent's own, older model from its last checkpoint");
-	flock__phase(f, FLOCK_LEAVING);
-	f->c.finished_cb(f->c.arg, ERR_STALE);
 }
 
 static void write_result(struct flock_agent *f)
@@ -93,6 +81,19 @@ static bool merged(const struct flock_agent *f)
 		partners += !p || (p->quarantine_ms <= f->now_ms && p->strikes < MERGE_STRIKES);
 	}
 	return f->n_merge_near >= (partners < FLOCK_MERGE_NEAR ? partners : FLOCK_MERGE_NEAR);
+}
+
+/* Its model is none that a user should take for the run's. What it has is in a checkpoint, which
+ * names the clock up to which it is worth something. */
+void flock__end_stale(struct flock_agent *f)
+{
+	log_error("the flock trained %llu of the run's %llu samples while this agent was away, and "
+	          "no peer is left to take the result from: no result is written here",
+	        (unsigned long long)flock__missed(f), (unsigned long long)f->total);
+	log_error("take final.safetensors from another agent of this run; `dunlin export` makes "
+	          "weights of this agent's own, older model from its last checkpoint");
+	flock__phase(f, FLOCK_LEAVING);
+	f->c.finished_cb(f->c.arg, ERR_STALE);
 }
 
 void flock__merge_tick(struct flock_agent *f)
