@@ -83,9 +83,10 @@ static void follow(struct flock_agent *f)
 {
 	uint64_t now = others(f), wall = wall_ms();
 	bool slept = f->followed_ms != 0 && wall - f->followed_ms > SLEPT_MS;
-	bool met = f->others_last > 0; /* who is alone from the beginning is cut off from nobody */
+	/* Who is alone from the beginning hears of nobody's samples. */
+	bool cut_off = f->n_candidates == 0 && now > 0;
 	f->followed_ms = wall;
-	if (slept || (met && f->n_candidates == 0))
+	if (slept || cut_off)
 		f->apart_until_ms = f->now_ms + CLOCK_NEWS_MS;
 	if (f->phase == FLOCK_TRAINING && f->now_ms >= f->apart_until_ms && now > f->others_last) {
 		f->others_then += now - f->others_last;
