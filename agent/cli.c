@@ -226,10 +226,11 @@ static int read_setting_flag(
 		return cli_usage_error(r->id, "%s needs a value: %s %s", flag, flag, s->value);
 	int rc;
 	if (s->type == SET_LIST) {
-		/* The first flag replaces what file and environment say, the others add to it. */
+		/* The first flag replaces what file and environment say, the others add to it. An
+		 * empty one adds nothing. */
 		if (!r->a->given[index])
 			setting_clear(s, r->c);
-		rc = setting_add(s, r->c, value, why);
+		rc = value[0] ? setting_add(s, r->c, value, why) : 0;
 	} else {
 		rc = setting_set_text(s, r->c, value, why);
 	}

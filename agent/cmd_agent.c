@@ -294,14 +294,16 @@ static void on_gone(void *arg, const struct peer_id *id)
 
 static int greet(const struct agent *a)
 {
+	const struct peer_addrs *told = &gossip_self(node_gossip(a->node))->addrs;
 	struct greeting g = {.config = &a->config,
 	        .config_path = a->args.config,
 	        .given = a->args.given,
 	        .id = a->identity.id,
 	        .flock = a->wanted.secrets.flock[0],
 	        .listen = node_address(a->node),
-	        .advertise = gossip_self(node_gossip(a->node))->addr};
+	        .n_advertise = told->n};
 	struct buf text;
+	memcpy(g.advertise, told->at, sizeof g.advertise);
 	if (a->training.learner)
 		g.device = learner_trainer(a->training.learner)->device_why;
 	buf_init(&text, 65536);

@@ -11,6 +11,18 @@
 
 /* ---- status, for people */
 
+static void show_addrs(const cJSON *o)
+{
+	const char *before = "";
+	const cJSON *a;
+	cJSON_ArrayForEach(a, asked_at(o, "addrs"))
+	{
+		char text[JSON_SHOWN];
+		printf("%s%s", before, cJSON_IsString(a) ? json_shown(a->valuestring, text) : "?");
+		before = ", ";
+	}
+}
+
 static void show_agent(const cJSON *o)
 {
 	char a[JSON_SHOWN], b[JSON_SHOWN], c[ASKED_SHORT];
@@ -21,8 +33,9 @@ static void show_agent(const cJSON *o)
 	/* Longer than what json_shown keeps, and of use only as a whole. */
 	if (cJSON_IsString(id) && strspn(id->valuestring, "0123456789abcdef") == 64)
 		printf("id       %.64s\n", id->valuestring);
-	printf("address  listens on %s, peers are told %s%s\n", asked_text(o, "listen", a),
-	        asked_text(o, "advertise", b), asked_truth(o, "dialable") ? "" : ", not dialable");
+	printf("address  listens on %s, peers are told ", asked_text(o, "listen", a));
+	show_addrs(o);
+	printf("%s\n", asked_truth(o, "dialable") ? "" : ", not dialable");
 	printf("health   ");
 	asked_words(stdout, asked_at(o, "health"), "words");
 	printf(" (%.0f; 0 is fine, 7 ill)\n", asked_number(asked_at(o, "health"), "score"));
@@ -144,8 +157,12 @@ static void show_peers(const cJSON *o)
 	cJSON_ArrayForEach(peer, list)
 	{
 		char id[JSON_SHOWN], addr[JSON_SHOWN], state[JSON_SHOWN], since[ASKED_SHORT];
+		char where[JSON_SHOWN + 16];
+		int addrs = cJSON_GetArraySize(asked_at(peer, "addrs"));
+		snprintf(where, sizeof where, addrs > 1 ? "%s +%d" : "%s",
+		        asked_text(peer, "addr", addr), addrs - 1);
 		printf("%-12.12s  %-26s  %-8s  %-8s  %-12s  %.0f\n", asked_text(peer, "id", id),
-		        asked_text(peer, "addr", addr), asked_text(peer, "state", state),
+		        where, asked_text(peer, "state", state),
 		        asked_duration(asked_number(peer, "since_s"), since), link_of(peer),
 		        asked_number(peer, "samples"));
 	}

@@ -273,15 +273,17 @@ static void check_agent(const struct config *c, struct config_problems *p)
 		clash(p, "agent.name", "has letters, digits, - and _, and does not begin with -");
 	if (hostport_parse(c->agent.listen, &h, &e))
 		clash(p, "agent.listen", "%s", e.msg);
-	if (c->agent.advertise[0] && hostport_parse(c->agent.advertise, &h, &e))
-		clash(p, "agent.advertise", "%s", e.msg);
-	else if (c->agent.advertise[0] && !h.host[0])
-		clash(p, "agent.advertise", "\"%s\": the host is missing", c->agent.advertise);
-	else if (c->agent.advertise[0] && h.port == 0)
-		clash(p, "agent.advertise",
-		        "\"%s\": nobody can dial port 0; without a port peers are told the one "
-		        "that is listened on",
-		        c->agent.advertise);
+	for (const char *s = NULL; (s = textlist_next(c->agent.advertise, s));) {
+		if (hostport_parse(s, &h, &e))
+			clash(p, "agent.advertise", "%s", e.msg);
+		else if (!h.host[0])
+			clash(p, "agent.advertise", "\"%s\": the host is missing", s);
+		else if (h.port == 0)
+			clash(p, "agent.advertise",
+			        "\"%s\": nobody can dial port 0; without a port peers are told "
+			        "the one that is listened on",
+			        s);
+	}
 	for (const char *s = NULL; (s = textlist_next(c->agent.seeds, s));) {
 		if (hostport_parse(s, &h, &e))
 			clash(p, "agent.seeds", "%s", e.msg);

@@ -65,9 +65,10 @@ struct config {
 
 	struct {
 		char name[LIMIT_NAME]; /* of this agent, on this machine */
-		char listen[LIMIT_HOST_PORT], advertise[LIMIT_HOST_PORT]; /* "host:port" */
+		char listen[LIMIT_HOST_PORT]; /* "host:port" */
 		char interface[LIMIT_NAME];
-		char seeds[LIMIT_LIST], keys[LIMIT_LIST]; /* see textlist.h */
+		char advertise[LIMIT_LIST], seeds[LIMIT_LIST],
+		        keys[LIMIT_LIST];                 /* see textlist.h */
 		char state_dir[LIMIT_PATH];               /* empty: by the name; see places.h */
 		char socket[LIMIT_PATH];
 		char allow[LIMIT_PATH], block[LIMIT_PATH]; /* empty: no such list */

@@ -42,7 +42,8 @@ _Static_assert(MEMBER_LEFT == 3, "the list above follows its enum");
 
 struct control_row {
 	struct peer_id id;
-	struct peer_addr addr;
+	struct peer_addrs addrs;
+	struct peer_addr in_use;
 	uint8_t state;
 	bool connected, unreachable, dialable;
 	uint16_t protocol_min, protocol_max;
@@ -51,6 +52,15 @@ struct control_row {
 };
 
 /* ---- status */
+
+static int print_addrs(const struct peer_addrs *a, struct buf *out)
+{
+	char text[64];
+	int rc = buf_printf(out, ",\"addrs\":[");
+	for (int i = 0; i < a->n && rc == 0; i++)
+		rc = buf_printf(out, "%s\"%s\"", i ? "," : "", peer_addr_text(&a->at[i], text));
+	return rc ? rc : buf_printf(out, "]");
+}
 
 static int print_agent(const struct control_view *v, struct buf *out)
 {
@@ -62,14 +72,15 @@ static int print_agent(const struct control_view *v, struct buf *out)
 		rc = buf_json_string(out, v->name);
 	if (rc)
 		return rc;
-	return buf_printf(out,
+	rc = buf_printf(out,
 	        ",\"id\":\"%s\",\"version\":\"%s\",\"protocol\":[%u,%u],\"generation\":%" PRIu64
 	        ",\"uptime_s\":%.3f,\"listen\":\"%s\",\"advertise\":\"%s\",\"dialable\":%s,"
 	        "\"profile\":\"%s\"",
 	        id, v->version, self->protocol_min, self->protocol_max, self->generation,
 	        (double)v->uptime_ms / 1000, peer_addr_text(&v->listen, listen),
-	        peer_addr_text(&self->addr, advertise), self->dialable ? "true" : "false",
+	        peer_addr_text(&self->addrs.at[0], advertise), self->dialable ? "true" : "false",
 	        v->wan ? "wan" : "lan");
+	return rc ? rc : print_addrs(&self->addrs, out);
 }
 
 static int print_membership(const struct control_view *v, struct buf *out)
@@ -142,7 +153,8 @@ static int take_rows(const struct control_view *v, struct control_rows *rows)
 	for (uint32_t i = 0; i < n; i++) {
 		struct member_view m = gossip_member(v->gossip, i);
 		rows->row[i] = (struct control_row){.id = m.record.id,
-		        .addr = m.record.addr,
+		        .addrs = m.record.addrs,
+		        .in_use = m.addrs.n > 0 ? m.addrs.at[0] : (struct peer_addr){0},
 		        .state = m.state,
 		        .connected = m.connected,
 		        .unreachable = m.unreachable,
@@ -171,15 +183,18 @@ static int print_row(const struct control_row *r, bool first, struct buf *out)
 	id_hex(&r->id, id);
 	if (isfinite(r->loss))
 		snprintf(loss, sizeof loss, "%.6g", (double)r->loss);
-	return buf_printf(out,
+	int rc = buf_printf(out,
 	        "%s{\"id\":\"%s\",\"addr\":\"%s\",\"state\":\"%s\",\"since_s\":%" PRIu64 ".%03u,"
 	        "\"connected\":%s,\"unreachable\":%s,\"dialable\":%s,\"protocol\":[%u,%u],"
 	        "\"step\":%" PRIu64 ",\"samples\":%" PRIu64 ",\"loss\":%s,\"generation\":%" PRIu64
-	        ",\"incarnation\":%" PRIu64 "}",
-	        first ? "" : ",", id, peer_addr_text(&r->addr, addr), states[r->state & 3],
+	        ",\"incarnation\":%" PRIu64,
+	        first ? "" : ",", id, peer_addr_text(&r->in_use, addr), states[r->state & 3],
 	        r->since_ms / 1000, (unsigned)(r->since_ms % 1000), r->connected ? "true" : "false",
 	        r->unreachable ? "true" : "false", r->dialable ? "true" : "false", r->protocol_min,
 	        r->protocol_max, r->step, r->samples, loss, r->generation, r->incarnation);
+	if (rc == 0)
+		rc = print_addrs(&r->addrs, out);
+	return rc ? rc : buf_printf(out, "}");
 }
 
 int control_rows_print(struct control_rows *rows, uint32_t max, struct buf *out)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The lines that join this agent are meant to be pasted, so they must be exact: everything that
- * agents of one run must have alike, an address, the port that was really bound, and words quoted
+ * agents of one run must have alike, addresses, the port that was really bound, and words quoted
  * where a shell would take them apart. They name files, never what is in them. What is this agent's
  * own affair (its name, folders, threads, device, limits) is left out.
  *
@@ -93,8 +93,8 @@ static int print_elsewhere(const struct greeting *g, struct buf *out)
 		rc = add_common(g, out);
 	if (rc == 0)
 		rc = add_empty(g, own_keys, 1, out);
-	if (rc == 0)
-		rc = add_flag(out, "--seed", peer_addr_text(&g->advertise, seed));
+	for (int i = 0; rc == 0 && i < g->n_advertise; i++)
+		rc = add_flag(out, "--seed", peer_addr_text(&g->advertise[i], seed));
 	return rc ? rc : buf_printf(out, "\n");
 }
 

@@ -15,7 +15,8 @@ struct greeting {
 	const char *device;          /* borrowed; which, and why; NULL: it does not train */
 	struct peer_id id;
 	struct flock_id flock;
-	struct peer_addr listen, advertise;
+	struct peer_addr listen, advertise[MEMBER_ADDRS_MAX];
+	int n_advertise;
 };
 
 int greeting_print(const struct greeting *g, struct buf *out) MUST_CHECK;

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define PREFER_SRC_PUBLIC 2 /* of <linux/in6.h>, which does not go with <netinet/in.h> */
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 #define DIGITS "0123456789"
 
@@ -94,7 +95,7 @@ int hostport_parse(const char *text, struct hostport *out, struct err *e)
 int hostport_resolve(const struct hostport *h, struct peer_addr *out, struct err *e)
 {
 	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found;
-	const char *host = h->host[0] ? h->host : "0.0.0.0";
+	const char *host = h->host[0] ? h->host : "::";
 	int rc = getaddrinfo(host, NULL, &hints, &found);
 	if (rc)
 		return err_set(e, ERR_NOTFOUND, "%.120s: %s", host, gai_strerror(rc));
@@ -151,25 +152,64 @@ bool hostport_dialable(const struct peer_addr *a)
 	       (a->family != 4 || memcmp(a->ip, everybody, sizeof everybody) != 0);
 }
 
+struct peer_addr hostport_loopback(uint8_t family)
+{
+	struct peer_addr four = {.family = 4, .ip = {127, 0, 0, 1}}, six = {6, {[15] = 1}, 0};
+	return family == 4 ? four : six;
+}
+
+/* Whether it means the same machine to those elsewhere. */
+static bool known_elsewhere(const struct peer_addr *a)
+{
+	struct peer_addr six = hostport_loopback(6);
+	if (hostport_any(a))
+		return false;
+	if (a->family == 4)
+		return a->ip[0] != 127 && !(a->ip[0] == 169 && a->ip[1] == 254);
+	return memcmp(a->ip, six.ip, sizeof six.ip) != 0 &&
+	       !(a->ip[0] == 0xfe && (a->ip[1] & 0xc0) == 0x80);
+}
+
+/* The first one of an interface that is up. */
+static struct peer_addr first_of_any(uint8_t family)
+{
+	struct peer_addr found = {0};
+	struct ifaddrs *list;
+	if (getifaddrs(&list))
+		return found;
+	for (struct ifaddrs *i = list; i && !found.family; i = i->ifa_next) {
+		if (!i->ifa_addr || !(i->ifa_flags & IFF_RUNNING))
+			continue;
+		struct peer_addr a = peer_addr_from(i->ifa_addr);
+		if (a.family == family && known_elsewhere(&a))
+			found = a;
+	}
+	freeifaddrs(list);
+	return found;
+}
+
 struct peer_addr hostport_primary(uint8_t family)
 {
 	/* Of the blocks that are kept for documentation: nobody is there, and nothing is sent. */
-	struct peer_addr far = {.family = 4, .ip = {192, 0, 2, 1}, .port = 9};
-	struct peer_addr found = {.family = 4, .ip = {127, 0, 0, 1}};
+	struct peer_addr far = {.family = 4, .ip = {192, 0, 2, 1}, .port = 9}, found = {0};
 	struct sockaddr_storage to, from;
 	socklen_t size = sizeof from;
-	if (family == 6) {
+	if (family == 6)
 		far = (struct peer_addr){.family = 6, .ip = {0x20, 0x01, 0x0d, 0xb8}, .port = 9};
-		found = (struct peer_addr){.family = 6, .ip = {[15] = 1}};
-	}
 	peer_addr_to(&far, &to);
 	int fd = socket(to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return found;
+	/* Not an address that will be another one tomorrow (RFC 8981). */
+	int public = PREFER_SRC_PUBLIC;
+	if (family == 6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_ADDR_PREFERENCES, &public, sizeof public);
 	if (connect(fd, (const struct sockaddr *)&to, sizeof to) == 0 &&
 	        getsockname(fd, (struct sockaddr *)&from, &size) == 0)
 		found = peer_addr_from((const struct sockaddr *)&from);
 	close(fd);
+	if (found.family != family || !known_elsewhere(&found))
+		found = first_of_any(family);
 	found.port = 0;
 	return found;
 }

@@ -23,7 +23,7 @@ struct hostport {
 /* "10.0.0.5:80", "[::1]:80", "heron.example", "::1", ":0". */
 int hostport_parse(const char *text, struct hostport *out, struct err *e) MUST_CHECK;
 
-/* Its first address; an empty host is 0.0.0.0. Asks the DNS, and so may take seconds: not for the
+/* Its first address; an empty host is [::]. Asks the DNS, and so may take seconds: not for the
  * loop. */
 int hostport_resolve(const struct hostport *h, struct peer_addr *out, struct err *e) MUST_CHECK;
 
@@ -36,8 +36,10 @@ bool hostport_any(const struct peer_addr *a);
 /* Of one machine: not the above, nor multicast or broadcast. */
 bool hostport_dialable(const struct peer_addr *a);
 
-/* The address that this machine would send from: what others most likely reach it by. family 4 or
- * 6; port is 0. Loopback when there is no network. */
+/* The address that this machine would send from: what others most likely reach it by; where there
+ * is no route to afar, the first one of an interface. family 4 or 6; port is 0. Never loopback or
+ * link-local; family 0: there is none. */
 struct peer_addr hostport_primary(uint8_t family);
+struct peer_addr hostport_loopback(uint8_t family); /* port is 0 */
 
 #endif

@@ -82,7 +82,7 @@ static void tell(struct node *n, const struct gossip_notice *x)
 	struct member_view v;
 	node_short_id(&x->id, id);
 	if (gossip_find(n->gossip, &x->id, &v))
-		peer_addr_text(&v.record.addr, addr);
+		peer_addr_text(&v.addrs.at[0], addr);
 	switch (x->kind) {
 	case NOTICE_SAME_KEY:
 		log_error(
@@ -127,7 +127,7 @@ static void on_notices(struct node *n, const struct gossip_actions *a)
 		if (x->kind != NOTICE_GENERATION)
 			continue;
 		const struct member_record *self = gossip_self(n->gossip);
-		transport_set_self(n->transport, self->generation, &self->addr, self->dialable);
+		transport_set_self(n->transport, self->generation, &self->addrs, self->dialable);
 		if (n->config.generation_cb)
 			n->config.generation_cb(n->config.arg, self->generation);
 	}
@@ -262,21 +262,23 @@ static void on_message(void *arg, const struct peer_id *from, const struct peer_
 			learn(n, &m->update[i].record.id);
 }
 
-static void on_stream(struct node *n, const struct peer_id *id, bool up)
+static void on_stream(
+        struct node *n, const struct peer_id *id, bool up, const struct peer_addr *dialled)
 {
-	step(n, (struct gossip_event){.kind = up ? EVENT_PEER_UP : EVENT_PEER_DOWN, .peer = {*id}});
+	step(n, (struct gossip_event){
+	                .kind = up ? EVENT_PEER_UP : EVENT_PEER_DOWN, .peer = {*id, *dialled}});
 	if (n->config.stream_cb && !n->leaving)
 		n->config.stream_cb(n->config.arg, id, up);
 }
 
-static void on_up(void *arg, const struct peer_id *id)
+static void on_up(void *arg, const struct peer_id *id, const struct peer_addr *dialled)
 {
-	on_stream(arg, id, true);
+	on_stream(arg, id, true, dialled);
 }
 
 static void on_down(void *arg, const struct peer_id *id)
 {
-	on_stream(arg, id, false);
+	on_stream(arg, id, false, &(struct peer_addr){0});
 }
 
 static void on_exchange(void *arg, const struct peer_id *from, const struct exchange_message *m)
@@ -341,13 +343,13 @@ struct node_lag node_lag(const struct node *n)
 
 /* ---- beginning and end */
 
-static int open_gossip(struct node *n, const struct peer_addr *addr, struct err *e)
+static int open_gossip(struct node *n, const struct peer_addrs *addrs, struct err *e)
 {
 	const struct node_config *c = &n->config;
 	struct gossip_config g = {.profile = c->wan ? gossip_wan : gossip_lan,
 	        .self = c->identity->id,
 	        .generation = c->generation,
-	        .addr = *addr,
+	        .addrs = *addrs,
 	        .dialable = c->dialable,
 	        .protocol_min = c->protocol_min,
 	        .protocol_max = c->protocol_max,
@@ -412,6 +414,7 @@ int node_new(struct node **out, const struct node_config *c, struct err *e)
 	        .ciphers = &n->ciphers,
 	        .lists = c->lists,
 	        .listen = c->listen,
+	        .dual_stack = c->dual_stack,
 	        .generation = c->generation,
 	        .advertise = c->advertise,
 	        .dialable = c->dialable,
@@ -429,13 +432,17 @@ int node_new(struct node **out, const struct node_config *c, struct err *e)
 		free(n);
 		return rc;
 	}
-	struct peer_addr addr = c->advertise.family ? c->advertise : transport_bound(n->transport);
-	if (addr.port == 0)
-		addr.port = transport_bound(n->transport).port;
-	transport_set_self(n->transport, c->generation, &addr, c->dialable);
+	struct peer_addr bound = transport_bound(n->transport);
+	struct peer_addrs addrs = c->advertise;
+	if (addrs.n == 0)
+		addrs.at[addrs.n++] = bound;
+	for (int i = 0; i < addrs.n; i++)
+		if (addrs.at[i].port == 0)
+			addrs.at[i].port = bound.port;
+	transport_set_self(n->transport, c->generation, &addrs, c->dialable);
 	n->timer.data = n->lag_timer.data = n;
 	n->started_ms = uv_now(c->loop);
-	if ((rc = open_gossip(n, &addr, e)) != 0 || uv_timer_init(c->loop, &n->timer) != 0 ||
+	if ((rc = open_gossip(n, &addrs, e)) != 0 || uv_timer_init(c->loop, &n->timer) != 0 ||
 	        uv_timer_init(c->loop, &n->lag_timer) != 0) {
 		transport_close(n->transport, NULL, NULL);
 		node_free(n);
@@ -498,11 +505,11 @@ void node_samples(struct node *n, const struct peer_id *id, uint64_t samples)
 bool node_post(struct node *n, const struct peer_id *to, const struct exchange_message *m)
 {
 	struct member_view v;
-	struct peer_addr at = {0};
+	struct peer_addrs at = {0};
 	if (n->leaving)
 		return false;
 	if (gossip_find(n->gossip, to, &v) && v.record.dialable)
-		at = v.record.addr;
+		at = v.addrs;
 	return transport_post(n->transport, to, &at, m);
 }
 

@@ -20,7 +20,8 @@ struct node_config {
 	const struct lists *lists;    /* borrowed; may be NULL */
 	uint64_t generation;             /* already raised and persisted */
 	struct sockaddr_storage listen;
-	struct peer_addr advertise; /* family 0: the bound address, or what it can find out */
+	bool dual_stack;             /* see transport.h */
+	struct peer_addrs advertise; /* none: the bound address; port 0: the bound one */
 	bool dialable;
 	bool wan; /* the profile */
 	uint16_t protocol_min, protocol_max;
@@ -70,7 +71,7 @@ int node_bulk(
         struct node *n, const struct peer_id *id, uint64_t exchange, struct err *e) MUST_CHECK;
 
 const struct gossip *node_gossip(const struct node *n);
-struct peer_addr node_address(const struct node *n); /* bound, with the real port */
+struct peer_addr node_address(const struct node *n); /* bound, with the real port; [::]: both */
 struct transport_counters node_counters(const struct node *n);
 
 /* How late the loop's timers come, in microseconds: the loop's own illness. */

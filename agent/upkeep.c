@@ -14,18 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool same_addr(const struct peer_addr *a, const struct peer_addr *b)
-{
-	return a->family == b->family && a->port == b->port &&
-	       memcmp(a->ip, b->ip, a->family == 4 ? 4 : 16) == 0;
-}
-
 static void remember(struct upkeep_peers *p, const struct peer_addr *a)
 {
 	if (a->family == 0 || a->port == 0 || p->n == STATEDIR_PEERS)
 		return;
 	for (int i = 0; i < p->n; i++)
-		if (same_addr(&p->addr[i], a))
+		if (peer_addr_equal(&p->addr[i], a))
 			return;
 	p->addr[p->n++] = *a;
 }
@@ -35,12 +29,14 @@ void upkeep_choose(
 {
 	uint32_t n = gossip_count(g);
 	out->n = 0;
-	for (int pass = 0; pass < 2; pass++)
+	/* The address in use of everyone, then everyone's second one, and so on. */
+	for (int pass = 0; pass < 2 * MEMBER_ADDRS_MAX; pass++)
 		for (uint32_t i = 0; i < n && out->n < STATEDIR_PEERS; i++) {
 			struct member_view m = gossip_member(g, i);
 			bool alive = m.state == MEMBER_ALIVE;
-			if (m.record.dialable && m.state != MEMBER_LEFT && alive == (pass == 0))
-				remember(out, &m.record.addr);
+			if (m.record.dialable && m.state != MEMBER_LEFT && pass / 2 < m.addrs.n &&
+			        alive == (pass % 2 == 0))
+				remember(out, &m.addrs.at[pass / 2]);
 		}
 	for (int i = 0; i < before->n; i++)
 		remember(out, &before->addr[i]);

@@ -59,8 +59,8 @@ void upkeep_generation(struct upkeep *u, uint64_t generation);
  * so. */
 void upkeep_lists(struct upkeep *u);
 
-/* Whom to remember, best first: peers alive, others that may come back, then those of before; each
- * address once. */
+/* Whom to remember, best first: peers alive, others that may come back, further addresses of both,
+ * then those of before; each address once. */
 void upkeep_choose(
         struct upkeep_peers *out, const struct gossip *g, const struct upkeep_peers *before);
 

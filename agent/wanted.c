@@ -3,8 +3,9 @@
  * is missing or that others can read, a list with a typing error, a host that nobody knows. It is
  * found here, before anything is locked, written or heard by peers.
  *
- * Which address peers are told: the one in agent.advertise; or the one listened on; or, where that
- * is any, the one that this machine would send from. Port 0 means the one that will be bound. */
+ * Which addresses peers are told: those in agent.advertise; or the one listened on; or, where that
+ * is any, those that this machine would send from, by IPv4 and by IPv6. Port 0 means the one that
+ * will be bound. */
 #include "agent/wanted.h"
 
 #include "agent/hostport.h"
@@ -32,6 +33,37 @@ static int read_protocol(struct node_config *n, struct err *e)
 	return 0;
 }
 
+static int read_advertise(const char *list, struct peer_addrs *out, struct err *e)
+{
+	struct hostport h;
+	for (const char *s = NULL; out->n < MEMBER_ADDRS_MAX && (s = textlist_next(list, s));) {
+		struct peer_addr *a = &out->at[out->n++];
+		int rc = hostport_parse(s, &h, e);
+		if (rc == 0)
+			rc = hostport_resolve(&h, a, e);
+		if (rc == 0 && !hostport_dialable(a))
+			rc = err_set(e, ERR_INVALID,
+			        "\"%s\" is not the address of one machine: peers could not dial it",
+			        s);
+		if (rc)
+			return err_prefix(e, "agent.advertise");
+		if (!h.has_port)
+			a->port = 0;
+	}
+	return 0;
+}
+
+static void find_own(struct peer_addrs *out, bool four, bool six)
+{
+	struct peer_addr a = hostport_primary(4), b = hostport_primary(6);
+	if (four && a.family)
+		out->at[out->n++] = a;
+	if (six && b.family)
+		out->at[out->n++] = b;
+	if (out->n == 0)
+		out->at[out->n++] = hostport_loopback(four ? 4 : 6);
+}
+
 static int read_addresses(const struct config *c, struct node_config *n, struct err *e)
 {
 	struct hostport h;
@@ -41,6 +73,7 @@ static int read_addresses(const struct config *c, struct node_config *n, struct 
 		rc = hostport_resolve(&h, &listen, e);
 	if (rc)
 		return err_prefix(e, "agent.listen");
+	n->dual_stack = !h.host[0] && !c->agent.interface[0];
 	if (c->agent.interface[0]) {
 		if (!hostport_any(&listen))
 			return err_set(e, ERR_INVALID,
@@ -53,21 +86,9 @@ static int read_addresses(const struct config *c, struct node_config *n, struct 
 		listen = own;
 	}
 	peer_addr_to(&listen, &n->listen);
-	if (c->agent.advertise[0]) {
-		rc = hostport_parse(c->agent.advertise, &h, e);
-		if (rc == 0)
-			rc = hostport_resolve(&h, &n->advertise, e);
-		if (rc == 0 && !hostport_dialable(&n->advertise))
-			rc = err_set(e, ERR_INVALID,
-			        "\"%s\" is not the address of one machine: peers could not dial it",
-			        c->agent.advertise);
-		if (!h.has_port)
-			n->advertise.port = 0;
-		return rc ? err_prefix(e, "agent.advertise") : 0;
-	}
-	if (hostport_any(&listen))
-		n->advertise = hostport_primary(listen.family);
-	return 0;
+	if (!c->agent.advertise[0] && hostport_any(&listen))
+		find_own(&n->advertise, n->dual_stack || listen.family == 4, listen.family == 6);
+	return read_advertise(c->agent.advertise, &n->advertise, e);
 }
 
 static int read_files(struct wanted *w, const struct config *c, struct err *e)

@@ -5,6 +5,7 @@
  *     members.c  the table: records and accusations come in, states change, suspicions run out
  *     queue.c    what is news, and on which message it rides
  *     probe.c    SWIM's probes, and helping with others'
+ *     addrs.c    which of its addresses a member is reached by
  *     sync.c     whole states: joining, healing, push-pull
  */
 #ifndef DUNLIN_GOSSIP_CORE_H
@@ -40,6 +41,8 @@ struct member {
 	uint8_t transmits;
 	uint32_t queue_prev, queue_next;
 
+	uint8_t in_use; /* of the record's addresses */
+	bool proven;    /* that one has answered us since it last failed */
 	uint8_t misses; /* probes in a row that only others' help brought home */
 	bool unreachable;
 	bool connected;
@@ -50,7 +53,10 @@ struct member {
 
 struct probe {
 	uint32_t target; /* NONE: no probe under way */
-	uint64_t nonce;
+	struct peer_addrs at; /* pinged by datagram, or could be; none: by stream alone */
+	/* One for each of these, so that an answer says which address works. The first one is the
+	 * helpers' and the stream's too. */
+	uint64_t nonce[MEMBER_ADDRS_MAX];
 	uint64_t ask_helpers_at; /* NEVER once asked */
 	uint64_t end_at;
 	uint32_t nacks_wanted, nacks;
@@ -72,7 +78,7 @@ struct sync {
 	bool to_id;
 	bool want_reply;
 	struct peer_id id;
-	struct peer_addr address;
+	struct peer_addrs addrs;
 	uint8_t phase;
 	uint32_t cursor;
 };
@@ -150,7 +156,8 @@ static inline uint32_t gossip__n_present(const struct gossip *g)
 void gossip__notice(struct gossip *g, enum notice_kind k, const struct peer_id *id, uint64_t value);
 /* Room for one more send in this step, or NULL. The message is empty but for its kind. */
 struct gossip_send *gossip__send(struct gossip *g, enum message_kind kind, enum gossip_channel c);
-void gossip__send_to(struct gossip_send *s, const struct peer_id *id, const struct peer_addr *a);
+void gossip__send_to(struct gossip_send *s, const struct peer_id *id, const struct peer_addrs *a);
+void gossip__send_back(struct gossip_send *s, const struct peer_id *id, const struct peer_addr *a);
 void gossip__publish(struct gossip *g); /* the newest status becomes our record */
 double gossip__log10_flock(const struct gossip *g, uint32_t plus);
 /* A random member for which fit says yes, or NONE. */
@@ -166,6 +173,19 @@ void gossip__suspect(struct gossip *g, uint32_t i); /* by our own probe */
 void gossip__expire_suspects(struct gossip *g);
 bool gossip__wants_record(const struct gossip *g, const struct member_record *r);
 bool gossip__wants_accusation(const struct gossip *g, const struct accusation *a);
+
+/* addrs.c */
+/* Those that can be used: of a record, the one numbered first before the others; of a member, the
+ * one in use. */
+struct peer_addrs gossip__usable(const struct member_record *r, uint8_t first);
+struct peer_addrs gossip__addrs(const struct member *m);
+void gossip__send_member(struct gossip_send *s, const struct member *m);
+bool gossip__is_at(const struct member_record *r, const struct peer_addr *a);
+/* A new record takes the place of the old one: the address in use stays if it is still there. */
+void gossip__replace_record(struct member *m, const struct member_record *r);
+void gossip__answered(struct member *m, const struct peer_addr *a); /* there: it is in use now */
+void gossip__spoke_from(struct member *m, const struct peer_addr *a);
+void gossip__silent(struct member *m); /* the address in use gave no answer in time */
 
 /* queue.c */
 void gossip__queue_init(struct gossip *g);
@@ -189,7 +209,8 @@ void gossip__on_nack(struct gossip *g, const struct gossip_event *e);
 
 /* sync.c */
 void gossip__sync_to(
-        struct gossip *g, const struct peer_id *id, const struct peer_addr *a, bool want_reply);
+        struct gossip *g, const struct peer_id *id, const struct peer_addrs *a, bool want_reply);
+void gossip__sync_back(struct gossip *g, const struct gossip_event *e, bool want_reply);
 void gossip__sync_pump(struct gossip *g);
 bool gossip__sync_busy(const struct gossip *g);
 void gossip__sync_timer(struct gossip *g);
@@ -197,7 +218,5 @@ void gossip__heal(struct gossip *g);
 void gossip__start(struct gossip *g);
 void gossip__resolved(struct gossip *g, const struct gossip_event *e);
 void gossip__remember(struct gossip *g, const struct peer_addr *a);
-
-bool gossip__addr_equal(const struct peer_addr *a, const struct peer_addr *b);
 
 #endif

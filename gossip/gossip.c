@@ -100,6 +100,8 @@ int gossip_init(struct gossip **out, void *memory, size_t size, const struct gos
 	if (c->generation < 1 || c->n_seeds < 0 || c->n_seeds > GOSSIP_SEEDS_MAX)
 		return err_set(e, ERR_INVALID, "a generation of 1 or more, and at most %d seeds",
 		        GOSSIP_SEEDS_MAX);
+	if (c->addrs.n > MEMBER_ADDRS_MAX)
+		return err_set(e, ERR_LIMIT, "at most %d addresses", MEMBER_ADDRS_MAX);
 	if (size < gossip_size(c))
 		return err_set(
 		        e, ERR_NOMEM, "membership of %u needs %zu bytes", max, gossip_size(c));
@@ -121,7 +123,7 @@ int gossip_init(struct gossip **out, void *memory, size_t size, const struct gos
 	        .nonce = c->nonce,
 	        .incarnation = 1,
 	        .dialable = c->dialable,
-	        .addr = c->addr,
+	        .addrs = c->addrs,
 	        .protocol_min = c->protocol_min,
 	        .protocol_max = c->protocol_max};
 	g->status_pending = true;
@@ -149,20 +151,28 @@ struct gossip_send *gossip__send(struct gossip *g, enum message_kind kind, enum 
 	s->channel = (uint8_t)c;
 	s->to_id = false;
 	memset(&s->id, 0, sizeof s->id);
-	memset(&s->address, 0, sizeof s->address);
+	s->addrs.n = 0;
 	/* Only what is used is set: a message is large, and most of it stays empty. */
 	memset(&s->message, 0, offsetof(struct gossip_message, update));
 	s->message.kind = (uint8_t)kind;
 	return s;
 }
 
-void gossip__send_to(struct gossip_send *s, const struct peer_id *id, const struct peer_addr *a)
+void gossip__send_to(struct gossip_send *s, const struct peer_id *id, const struct peer_addrs *a)
 {
 	if (id) {
 		s->to_id = true;
 		s->id = *id;
 	}
-	s->address = *a;
+	s->addrs = *a;
+	if (a->n == 0)
+		s->channel = CHANNEL_STREAM; /* if one stands */
+}
+
+void gossip__send_back(struct gossip_send *s, const struct peer_id *id, const struct peer_addr *a)
+{
+	struct peer_addrs one = {a->family != 0, {*a}};
+	gossip__send_to(s, id, &one);
 }
 
 void gossip__publish(struct gossip *g)
@@ -298,6 +308,7 @@ static void receive(struct gossip *g, const struct gossip_event *e)
 	if (from != NONE) {
 		g->members[from].hearsay = false;
 		g->members[from].spoke = g->now;
+		gossip__spoke_from(&g->members[from], &e->received.address);
 		/* Whoever dials us is up before its first record has made it known. */
 		if (e->received.channel == CHANNEL_STREAM)
 			g->members[from].connected = g->members[from].met = true;
@@ -307,8 +318,7 @@ static void receive(struct gossip *g, const struct gossip_event *e)
 		gossip__on_ping(g, e);
 		if (from == NONE &&
 		        (g->n_members < g->members_max || gossip__n_present(g) < g->n_members))
-			gossip__sync_to(g, &e->received.from, &e->received.address,
-			        true); /* who are you? */
+			gossip__sync_back(g, e, true); /* who are you? */
 		break;
 	case MESSAGE_PING_REQ:
 		gossip__on_ping_req(g, e);
@@ -321,7 +331,7 @@ static void receive(struct gossip *g, const struct gossip_event *e)
 		break;
 	case MESSAGE_SYNC:
 		if (m->want_reply)
-			gossip__sync_to(g, &e->received.from, &e->received.address, false);
+			gossip__sync_back(g, e, false);
 		break;
 	case MESSAGE_SKETCH:
 		keep_sketch(g, &m->sketch);
@@ -331,13 +341,16 @@ static void receive(struct gossip *g, const struct gossip_event *e)
 	}
 }
 
-static void set_connected(struct gossip *g, const struct peer_id *id, bool up)
+static void set_connected(struct gossip *g, const struct gossip_event *e)
 {
-	uint32_t i = gossip__find(g, id);
+	uint32_t i = gossip__find(g, &e->peer.id);
 	if (i == NONE)
 		return;
-	g->members[i].connected = up;
-	g->members[i].met = g->members[i].met || up;
+	g->members[i].connected = e->kind == EVENT_PEER_UP;
+	if (e->kind == EVENT_PEER_DOWN)
+		return;
+	g->members[i].met = true;
+	gossip__answered(&g->members[i], &e->peer.address);
 }
 
 static bool is_connected(const struct gossip *g, const struct member *m)
@@ -365,7 +378,7 @@ static void set_own_sketch(struct gossip *g, const struct gossip_event *e)
 		if (i == NONE)
 			return;
 		struct gossip_send *send = gossip__send(g, MESSAGE_SKETCH, CHANNEL_STREAM);
-		gossip__send_to(send, &g->members[i].record.id, &g->members[i].record.addr);
+		gossip__send_member(send, &g->members[i]);
 		send->message.sketch = *s;
 	}
 }
@@ -373,7 +386,9 @@ static void set_own_sketch(struct gossip *g, const struct gossip_event *e)
 static void set_own_address(struct gossip *g, const struct gossip_event *e)
 {
 	struct member_record *r = &gossip__self(g)->record;
-	r->addr = e->address.addr;
+	if (e->address.addrs.n > MEMBER_ADDRS_MAX)
+		return;
+	r->addrs = e->address.addrs;
 	r->dialable = e->address.dialable;
 	r->version++;
 	gossip__queue(g, g->members_max, NEWS_CHANGE);
@@ -397,7 +412,7 @@ static void leave(struct gossip *g)
 		        g, MESSAGE_GOSSIP, m->connected ? CHANNEL_STREAM : CHANNEL_DATAGRAM);
 		if (!s)
 			return;
-		gossip__send_to(s, &m->record.id, &m->record.addr);
+		gossip__send_member(s, m);
 		gossip__put_record(g, &s->message, g->members_max);
 	}
 }
@@ -421,7 +436,7 @@ static void handle(struct gossip *g, const struct gossip_event *e)
 		break;
 	case EVENT_PEER_UP:
 	case EVENT_PEER_DOWN:
-		set_connected(g, &e->peer.id, e->kind == EVENT_PEER_UP);
+		set_connected(g, e);
 		break;
 	case EVENT_STATUS: {
 		uint64_t samples = g->status.samples;
@@ -510,6 +525,7 @@ struct member_view gossip_member(const struct gossip *g, uint32_t i)
 	const struct member *m = &g->members[i];
 	uint64_t ago = g->now - m->since;
 	return (struct member_view){.record = m->record,
+	        .addrs = gossip__addrs(m),
 	        .state = m->state,
 	        .since_ms = g->caller_now > ago ? g->caller_now - ago : 0,
 	        .unreachable = m->unreachable,

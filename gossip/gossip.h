@@ -34,6 +34,12 @@ struct peer_addr {
 	uint16_t port;
 };
 
+/* Where an agent is reached, best first. */
+struct peer_addrs {
+	uint8_t n;
+	struct peer_addr at[MEMBER_ADDRS_MAX];
+};
+
 /* What an agent says of its training. Small: it rides on datagrams. */
 struct member_status {
 	uint64_t model; /* hash of what must be equal to exchange parameters */
@@ -51,7 +57,7 @@ struct member_record {
 	uint64_t version;     /* raised at any other change */
 	bool left;            /* its last word */
 	bool dialable;        /* false: it only dials others (NAT, firewall) */
-	struct peer_addr addr;
+	struct peer_addrs addrs; /* as it prefers them */
 	uint16_t protocol_min, protocol_max;
 	struct member_status status;
 };
@@ -101,7 +107,7 @@ struct gossip_message {
 	uint8_t kind;
 	uint64_t nonce;           /* PING, PING_REQ: chosen by the sender; ACK, NACK: echoed */
 	struct peer_id target;    /* PING: who is meant; PING_REQ: whom to ping */
-	struct peer_addr address; /* PING_REQ: the target's */
+	struct peer_addr address; /* PING_REQ: the target's, as the sender uses it */
 	bool want_reply;          /* SYNC: send yours; on the first page */
 	uint8_t n_updates;
 	struct gossip_update update[GOSSIP_UPDATES_MAX];
@@ -123,7 +129,7 @@ enum gossip_event_kind {
 	EVENT_PEER_DOWN, /* the last stream with it is gone, or dialling it failed */
 	EVENT_STATUS,    /* our own status changed */
 	EVENT_SKETCH,    /* our own sketch changed */
-	EVENT_ADDRESS,   /* our own address or dialability changed */
+	EVENT_ADDRESS,   /* our own addresses or dialability changed */
 	EVENT_REMEMBER,  /* an address kept from an earlier run, to be tried */
 	EVENT_SAMPLES,   /* a peer of our model told us its count itself, outside of its record */
 	EVENT_LEAVE,     /* say goodbye; sends go out at once, then stop calling */
@@ -146,6 +152,7 @@ struct gossip_event {
 		} resolved;
 		struct {
 			struct peer_id id;
+			struct peer_addr address; /* UP: where we dialled it; may be none */
 		} peer;
 		struct member_status status;
 		struct {
@@ -154,7 +161,7 @@ struct gossip_event {
 			const uint8_t *bytes; /* borrowed for the call */
 		} sketch;
 		struct {
-			struct peer_addr addr;
+			struct peer_addrs addrs;
 			bool dialable;
 		} address;
 		struct peer_addr remember;
@@ -169,7 +176,8 @@ struct gossip_send {
 	uint8_t channel;
 	bool to_id; /* else to whoever is at address: streams only */
 	struct peer_id id;
-	struct peer_addr address; /* where id was last known; family 0 if a stream must stand */
+	struct peer_addrs addrs; /* where id may be, the first one first: a datagram goes there
+	                            alone, a dial tries all; none if a stream must stand */
 	struct gossip_message message;
 };
 
@@ -226,7 +234,7 @@ struct gossip_config {
 	uint64_t generation; /* as persisted, already raised for this start; at least 1 */
 	uint64_t nonce;      /* random */
 	uint64_t seed;       /* of the core's own choices */
-	struct peer_addr addr;
+	struct peer_addrs addrs;
 	bool dialable;
 	uint16_t protocol_min, protocol_max;
 	struct member_status status; /* samples: what this agent has trained before */
@@ -239,6 +247,7 @@ enum member_state { MEMBER_ALIVE, MEMBER_SUSPECT, MEMBER_DEAD, MEMBER_LEFT };
 /* A peer as we see it. */
 struct member_view {
 	struct member_record record;
+	struct peer_addrs addrs; /* those that can be dialled, the one in use first */
 	uint8_t state;
 	uint64_t since_ms;                  /* in that state */
 	bool unreachable;                   /* others reach it, we do not */
@@ -290,5 +299,9 @@ struct gossip_counters gossip_counters(const struct gossip *g);
 uint64_t gossip_clock(const struct gossip *g);
 
 bool peer_id_equal(const struct peer_id *a, const struct peer_id *b);
+bool peer_addr_equal(const struct peer_addr *a, const struct peer_addr *b);
+
+/* Could an agent be there? Not at a wildcard, a multicast or a broadcast address, nor at port 0. */
+bool peer_addr_usable(const struct peer_addr *a);
 
 #endif

@@ -13,6 +13,7 @@
 #define GOSSIP_DATAGRAM_BYTES 1200 /* of payload, sealing included */
 #define GOSSIP_UPDATES_MAX 8       /* on one message */
 #define GOSSIP_SKETCH_BYTES 1024
+#define MEMBER_ADDRS_MAX 4 /* addresses of one agent */
 
 #define GOSSIP_SENDS_MAX 16 /* of one step; more follow at once in the next */
 #define GOSSIP_NOTICES_MAX 64
@@ -30,7 +31,8 @@
 	                         */
 #define GOSSIP_TRANSMITS_MAX 32 /* of one update, whatever the flock's size */
 
-_Static_assert(GOSSIP_SENDS_MAX >= 8, "a probe's helpers and its stream ping go out in one step");
+_Static_assert(GOSSIP_SENDS_MAX >= 8 + 1 + MEMBER_ADDRS_MAX,
+        "a probe's helpers, its stream ping and a ping to each address go out in one step");
 _Static_assert(GOSSIP_MEMBERS_MAX *(1ull + 2 * GOSSIP_RETIRED_PER_MEMBER) <
                        UINT64_MAX / GOSSIP_SAMPLES_MAX,
         "the clock of all that can be remembered");

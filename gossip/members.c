@@ -190,7 +190,7 @@ static bool is_lost(const struct member *m, const struct member_record *r)
 bool gossip__wants_record(const struct gossip *g, const struct member_record *r)
 {
 	const struct member *self = &g->members[g->members_max];
-	if (r->status.samples > GOSSIP_SAMPLES_MAX)
+	if (r->status.samples > GOSSIP_SAMPLES_MAX || r->addrs.n > MEMBER_ADDRS_MAX)
 		return false;
 	if (peer_id_equal(&r->id, &self->record.id))
 		return r->nonce != self->record.nonce && r->generation >= self->record.generation;
@@ -244,20 +244,23 @@ static void meet_ourselves(struct gossip *g, const struct member_record *r)
 }
 
 /* Directly, where it says it is: it may hear of it from nobody else. */
-static void tell(struct gossip *g, uint32_t i, const struct peer_addr *address, uint8_t channel)
+static void tell(struct gossip *g, uint32_t i, const struct peer_addrs *at, uint8_t channel)
 {
 	struct member *m = &g->members[i];
 	struct gossip_send *s = gossip__send(g, MESSAGE_GOSSIP, channel);
 	m->told_at = g->now;
 	if (!s)
 		return;
-	gossip__send_to(s, &m->record.id, address);
+	gossip__send_to(s, &m->record.id, at);
 	gossip__put_record(g, &s->message, i);
 }
 
 static bool contact_changed(const struct member_record *a, const struct member_record *b)
 {
-	return !gossip__addr_equal(&a->addr, &b->addr) || a->dialable != b->dialable ||
+	for (int i = 0; a->addrs.n == b->addrs.n && i < a->addrs.n; i++)
+		if (!peer_addr_equal(&a->addrs.at[i], &b->addrs.at[i]))
+			return true;
+	return a->addrs.n != b->addrs.n || a->dialable != b->dialable ||
 	       a->protocol_min != b->protocol_min || a->protocol_max != b->protocol_max;
 }
 
@@ -279,7 +282,10 @@ void gossip__record(struct gossip *g, const struct gossip_update *u, const struc
 	struct member *m = &g->members[i];
 	if (!fresh && is_lost(m, r)) {
 		bool itself = peer_id_equal(from, &r->id);
-		tell(g, i, itself ? address : &r->addr, itself ? channel : CHANNEL_STREAM);
+		struct peer_addrs at = {address->family != 0, {*address}};
+		if (!itself)
+			at = gossip__usable(r, 0);
+		tell(g, i, &at, itself ? channel : CHANNEL_STREAM);
 		return;
 	}
 	bool was_present = !fresh && gossip__present(m);
@@ -294,7 +300,7 @@ void gossip__record(struct gossip *g, const struct gossip_update *u, const struc
 		m->n_accusers = 0;
 		m->hearsay = hearsay && (fresh || m->hearsay);
 	}
-	m->record = *r;
+	gossip__replace_record(m, r);
 	m->heard = g->now;
 	memcpy(m->record_signature, u->signature, sizeof m->record_signature);
 	/* Of another run or model they are no part of this run's clock. */
@@ -432,7 +438,7 @@ static void tell_dead(struct gossip *g, uint32_t i, uint32_t accuser)
 	g->members[i].told_at = g->now;
 	if (!s)
 		return;
-	gossip__send_to(s, &to->record.id, &to->record.addr);
+	gossip__send_member(s, to);
 	gossip__put_accusation(g, &s->message, i);
 }
 

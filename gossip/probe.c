@@ -10,6 +10,8 @@
  * we ourselves are cut off; each such sign stretches our timings (health 0..7). A suspect is told
  * in the very ping what it is accused of.
  *
+ * Where no address of a member is proven, and at the timeout, each of its addresses is pinged.
+ *
  * One that cannot be dialled (NAT) pings on streams, so that a stream stands with each peer that it
  * has met, and is probed by those alone. The others go by its records, which it renews all the
  * time, and probe it when none has come for long. */
@@ -82,12 +84,26 @@ static void ping(struct gossip *g, uint32_t i, uint64_t nonce, enum gossip_chann
 	struct gossip_send *s = gossip__send(g, MESSAGE_PING, c);
 	if (!s)
 		return;
-	gossip__send_to(s, &m->record.id, &m->record.addr);
+	gossip__send_member(s, m);
 	s->message.nonce = nonce;
 	s->message.target = m->record.id;
 	if (m->state == MEMBER_SUSPECT)
 		gossip__put_accusation(g, &s->message, i);
 	gossip__piggyback(g, &s->message, &m->record.id);
+}
+
+/* One of its addresses, without news: it may go nowhere. */
+static void ping_at(struct gossip *g, uint32_t i, uint64_t nonce, const struct peer_addr *a)
+{
+	struct member *m = &g->members[i];
+	struct gossip_send *s = gossip__send(g, MESSAGE_PING, CHANNEL_DATAGRAM);
+	if (!s)
+		return;
+	gossip__send_back(s, &m->record.id, a);
+	s->message.nonce = nonce;
+	s->message.target = m->record.id;
+	if (m->state == MEMBER_SUSPECT)
+		gossip__put_accusation(g, &s->message, i);
 }
 
 static void begin(struct gossip *g)
@@ -97,17 +113,27 @@ static void begin(struct gossip *g)
 	p->target = next_target(g);
 	if (p->target == NONE)
 		return;
-	p->nonce = new_nonce(g);
+	p->nonce[0] = new_nonce(g);
+	p->at.n = 0;
 	p->nacks = p->nacks_wanted = 0;
 	p->ask_helpers_at = g->now + stretched(g, g->config.profile.probe_timeout);
 	p->end_at = g->probe_at;
 	g->counters.probes++;
 	const struct member *m = &g->members[p->target];
-	if (can_send(m))
-		ping(g, p->target, p->nonce,
-		        gossip__self(g)->record.dialable ? best_channel(m) : CHANNEL_STREAM);
-	else
+	enum gossip_channel c = gossip__self(g)->record.dialable ? best_channel(m) : CHANNEL_STREAM;
+	if (!can_send(m)) {
 		p->ask_helpers_at = g->now;
+		return;
+	}
+	ping(g, p->target, p->nonce[0], c);
+	if (c == CHANNEL_STREAM)
+		return;
+	p->at = gossip__addrs(m);
+	for (int k = 1; k < p->at.n; k++) {
+		p->nonce[k] = new_nonce(g);
+		if (!m->proven)
+			ping_at(g, p->target, p->nonce[k], &p->at.at[k]);
+	}
 }
 
 /* Whoever is silent itself is no help, and its silence would be held against us. */
@@ -123,7 +149,8 @@ static bool can_help(const struct gossip *g, const struct member *m)
 static void ask_helpers(struct gossip *g)
 {
 	struct probe *p = &g->probe;
-	const struct member *t = &g->members[p->target];
+	struct member *t = &g->members[p->target];
+	struct peer_addrs at = gossip__addrs(t);
 	uint32_t asked[8];
 	uint32_t n = 0, most = g->config.profile.helpers < 8 ? g->config.profile.helpers : 8;
 	p->ask_helpers_at = NEVER;
@@ -138,16 +165,19 @@ static void ask_helpers(struct gossip *g)
 		struct gossip_send *s = gossip__send(g, MESSAGE_PING_REQ, best_channel(h));
 		if (!s)
 			break;
-		gossip__send_to(s, &h->record.id, &h->record.addr);
-		s->message.nonce = p->nonce;
+		gossip__send_member(s, h);
+		s->message.nonce = p->nonce[0];
 		s->message.target = t->record.id;
-		s->message.address = t->record.addr;
+		s->message.address = at.n > 0 ? at.at[0] : (struct peer_addr){0};
 		gossip__piggyback(g, &s->message, &h->record.id);
 		asked[n++] = i;
 	}
 	p->nacks_wanted = n;
 	if (can_send(t))
-		ping(g, p->target, p->nonce, CHANNEL_STREAM);
+		ping(g, p->target, p->nonce[0], CHANNEL_STREAM);
+	t->proven = false;
+	for (int k = 0; p->at.n > 1 && k < p->at.n; k++)
+		ping_at(g, p->target, p->nonce[k], &p->at.at[k]);
 }
 
 static void fail(struct gossip *g)
@@ -158,6 +188,7 @@ static void fail(struct gossip *g)
 	p->target = NONE;
 	g->health = g->health + worse > GOSSIP_HEALTH_MAX ? GOSSIP_HEALTH_MAX : g->health + worse;
 	g->counters.probes_failed++;
+	gossip__silent(&g->members[i]);
 	gossip__suspect(g, i);
 }
 
@@ -171,7 +202,7 @@ static void relay_timers(struct gossip *g)
 		        gossip__send(g, MESSAGE_NACK, (enum gossip_channel)r->channel);
 		if (!s)
 			return;
-		gossip__send_to(s, &r->from, &r->address);
+		gossip__send_back(s, &r->from, &r->address);
 		s->message.nonce = r->their_nonce;
 		r->nonce = 0;
 	}
@@ -208,7 +239,7 @@ static struct gossip_send *answer(
 	struct gossip_send *s = gossip__send(g, kind, (enum gossip_channel)e->received.channel);
 	if (!s)
 		return NULL;
-	gossip__send_to(s, &e->received.from, &e->received.address);
+	gossip__send_back(s, &e->received.from, &e->received.address);
 	s->message.nonce = nonce;
 	return s;
 }
@@ -228,8 +259,8 @@ void gossip__on_ping(struct gossip *g, const struct gossip_event *e)
 	const struct member *x = i == NONE ? NULL : &g->members[i];
 	if (x && (x->state == MEMBER_DEAD || x->state == MEMBER_SUSPECT))
 		gossip__put_accusation(g, &s->message, i);
-	bool elsewhere = x && (!x->record.dialable ||
-	                              !gossip__addr_equal(&x->record.addr, &e->received.address));
+	bool elsewhere =
+	        x && (!x->record.dialable || !gossip__is_at(&x->record, &e->received.address));
 	if (x && (elsewhere || x->state == MEMBER_LEFT))
 		gossip__put_record(g, &s->message, i);
 	gossip__piggyback(g, &s->message, &e->received.from);
@@ -253,7 +284,10 @@ void gossip__on_ping_req(struct gossip *g, const struct gossip_event *e)
 		g->counters.dropped_relays++;
 		return;
 	}
-	gossip__send_to(s, &m->target, t ? &t->record.addr : &m->address);
+	struct peer_addrs at = {peer_addr_usable(&m->address), {m->address}};
+	if (t)
+		at = gossip__addrs(t);
+	gossip__send_to(s, &m->target, &at);
 	s->message.nonce = new_nonce(g);
 	s->message.target = m->target;
 	gossip__piggyback(g, &s->message, &m->target);
@@ -264,12 +298,16 @@ void gossip__on_ping_req(struct gossip *g, const struct gossip_event *e)
 	        .address = e->received.address,
 	        .channel = e->received.channel,
 	        .end_at = g->now + g->config.profile.probe_timeout};
+	for (int k = 1; t && t->record.dialable && !t->proven && k < at.n; k++)
+		ping_at(g, i, free_slot->nonce, &at.at[k]);
 }
 
 /* The answer to our own probe. Through a helper, it says that the way between us is not free. */
-static void probe_answered(struct gossip *g, bool direct)
+static void probe_answered(struct gossip *g, int k, bool direct, uint8_t channel)
 {
 	struct member *m = &g->members[g->probe.target];
+	if (direct && channel == CHANNEL_DATAGRAM && k < g->probe.at.n)
+		gossip__answered(m, &g->probe.at.at[k]);
 	g->probe.target = NONE;
 	m->hearsay = false;
 	if (g->health > 0)
@@ -289,11 +327,13 @@ void gossip__on_ack(struct gossip *g, const struct gossip_event *e)
 {
 	uint64_t nonce = e->received.message->nonce;
 	struct probe *p = &g->probe;
-	if (p->target != NONE && nonce == p->nonce) {
-		probe_answered(
-		        g, peer_id_equal(&e->received.from, &g->members[p->target].record.id));
-		return;
-	}
+	for (int k = 0; p->target != NONE && (k == 0 || k < p->at.n); k++)
+		if (nonce == p->nonce[k]) {
+			const struct peer_id *target = &g->members[p->target].record.id;
+			probe_answered(g, k, peer_id_equal(&e->received.from, target),
+			        e->received.channel);
+			return;
+		}
 	for (int i = 0; i < GOSSIP_RELAYS; i++) {
 		struct relay *r = &g->relay[i];
 		if (r->nonce == 0 || r->nonce != nonce ||
@@ -304,7 +344,7 @@ void gossip__on_ack(struct gossip *g, const struct gossip_event *e)
 		r->nonce = 0;
 		if (!s)
 			return;
-		gossip__send_to(s, &r->from, &r->address);
+		gossip__send_back(s, &r->from, &r->address);
 		s->message.nonce = r->their_nonce;
 		gossip__piggyback(g, &s->message, &r->from);
 		return;
@@ -314,7 +354,7 @@ void gossip__on_ack(struct gossip *g, const struct gossip_event *e)
 void gossip__on_nack(struct gossip *g, const struct gossip_event *e)
 {
 	struct probe *p = &g->probe;
-	if (p->target != NONE && e->received.message->nonce == p->nonce &&
+	if (p->target != NONE && e->received.message->nonce == p->nonce[0] &&
 	        p->nacks < p->nacks_wanted)
 		p->nacks++;
 }

@@ -15,21 +15,32 @@
 
 /* What an encoder needs at most (a bound that its tests hold it to). */
 #define HEADER_BYTES 160
-#define RECORD_BYTES 216
+#define RECORD_BYTES(addresses) (197u + 20u * (addresses)) /* of IPv6 */
 #define ACCUSATION_BYTES 160
 #define SKETCH_EXTRA_BYTES 140
+
+static size_t record_bytes(const struct member_record *r)
+{
+	size_t n = RECORD_BYTES(r->addrs.n);
+	for (int i = 0; i < r->addrs.n; i++)
+		n -= r->addrs.at[i].family == 4 ? 12 : 0;
+	return n;
+}
 
 size_t gossip_message_bytes(const struct gossip_message *m)
 {
 	size_t n = HEADER_BYTES;
 	for (int i = 0; i < m->n_updates; i++)
-		n += m->update[i].kind == UPDATE_RECORD ? RECORD_BYTES : ACCUSATION_BYTES;
+		n += m->update[i].kind == UPDATE_RECORD ? record_bytes(&m->update[i].record)
+		                                        : ACCUSATION_BYTES;
 	if (m->kind == MESSAGE_SKETCH)
 		n += m->sketch.length + (size_t)SKETCH_EXTRA_BYTES;
 	return n;
 }
 
-_Static_assert(HEADER_BYTES + 4 * RECORD_BYTES <= GOSSIP_DATAGRAM_BYTES, "a datagram of news");
+_Static_assert(HEADER_BYTES + 4 * RECORD_BYTES(2) <= GOSSIP_DATAGRAM_BYTES, "a datagram of news");
+_Static_assert(HEADER_BYTES + 3 * RECORD_BYTES(MEMBER_ADDRS_MAX) <= GOSSIP_DATAGRAM_BYTES,
+        "a datagram of news from agents with many addresses");
 
 void gossip__queue_init(struct gossip *g)
 {
@@ -131,12 +142,13 @@ void gossip__piggyback(struct gossip *g, struct gossip_message *m, const struct 
 					gossip__unqueue(g, i);
 					continue;
 				}
-				if (m->n_updates == GOSSIP_UPDATES_MAX || room < RECORD_BYTES)
+				if (m->n_updates == GOSSIP_UPDATES_MAX ||
+				        room < record_bytes(&x->record))
 					goto full;
 				if (accused(x)) {
 					gossip__put_accusation(g, m, i);
 					room -= ACCUSATION_BYTES;
-					if (x->record_news && room >= RECORD_BYTES &&
+					if (x->record_news && room >= record_bytes(&x->record) &&
 					        m->n_updates < GOSSIP_UPDATES_MAX)
 						gossip__put_record(g, m, i);
 				} else if (to && peer_id_equal(&x->record.id, to))
@@ -188,7 +200,7 @@ void gossip__spread(struct gossip *g)
 		        g, MESSAGE_GOSSIP, m->record.dialable ? CHANNEL_DATAGRAM : CHANNEL_STREAM);
 		if (!s)
 			return;
-		gossip__send_to(s, &m->record.id, &m->record.addr);
+		gossip__send_member(s, m);
 		gossip__piggyback(g, &s->message, &m->record.id);
 		if (s->message.n_updates == 0)
 			g->out->n_sends--; /* nothing that it does not know itself */

@@ -19,22 +19,15 @@
 #define ALONE_FASTER 6 /* times faster healing while nobody is there */
 #define START_TRIES 4  /* remembered addresses that are tried at once */
 
-bool gossip__addr_equal(const struct peer_addr *a, const struct peer_addr *b)
-{
-	if (a->family != b->family || a->port != b->port)
-		return false;
-	size_t n = a->family == 4 ? 4 : a->family == 6 ? 16 : 0;
-	return memcmp(a->ip, b->ip, n) == 0;
-}
-
 void gossip__sync_to(
-        struct gossip *g, const struct peer_id *id, const struct peer_addr *a, bool want_reply)
+        struct gossip *g, const struct peer_id *id, const struct peer_addrs *a, bool want_reply)
 {
 	struct sync *slot = NULL;
 	for (int i = 0; i < GOSSIP_SYNCS; i++) {
 		struct sync *s = &g->sync[i];
-		bool same = s->used && (id ? s->to_id && peer_id_equal(&s->id, id)
-		                           : !s->to_id && gossip__addr_equal(&s->address, a));
+		bool same =
+		        s->used && (id ? s->to_id && peer_id_equal(&s->id, id)
+		                       : !s->to_id && peer_addr_equal(&s->addrs.at[0], &a->at[0]));
 		if (same)
 			return; /* one is under way */
 		if (!s->used && !slot)
@@ -47,9 +40,27 @@ void gossip__sync_to(
 	*slot = (struct sync){.used = true, .to_id = id != NULL, .want_reply = want_reply};
 	if (id)
 		slot->id = *id;
-	if (a)
-		slot->address = *a;
+	slot->addrs = *a;
 	gossip__publish(g);
+}
+
+void gossip__sync_back(struct gossip *g, const struct gossip_event *e, bool want_reply)
+{
+	const struct peer_addr *a = &e->received.address;
+	struct peer_addrs here = {a->family != 0, {*a}};
+	gossip__sync_to(g, &e->received.from, &here, want_reply);
+}
+
+static void sync_member(struct gossip *g, const struct member *m)
+{
+	struct peer_addrs a = gossip__addrs(m);
+	gossip__sync_to(g, &m->record.id, &a, true);
+}
+
+static void sync_address(struct gossip *g, const struct peer_addr *a)
+{
+	struct peer_addrs one = {1, {*a}};
+	gossip__sync_to(g, NULL, &one, true);
 }
 
 bool gossip__sync_busy(const struct gossip *g)
@@ -116,7 +127,7 @@ static void fill_page(struct gossip *g, struct sync *s, struct gossip_message *m
 
 static void address_send(struct gossip_send *send, const struct sync *s)
 {
-	gossip__send_to(send, s->to_id ? &s->id : NULL, &s->address);
+	gossip__send_to(send, s->to_id ? &s->id : NULL, &s->addrs);
 }
 
 /* False when this step has no room left. */
@@ -168,7 +179,7 @@ void gossip__sync_timer(struct gossip *g)
 	g->sync_at = g->now + every - every / 8 + rng_below(&g->rng, every / 4 + 1);
 	uint32_t i = gossip__pick(g, can_sync);
 	if (i != NONE)
-		gossip__sync_to(g, &g->members[i].record.id, &g->members[i].record.addr, true);
+		sync_member(g, &g->members[i]);
 }
 
 static bool is_dead(const struct gossip *g, const struct member *m)
@@ -185,11 +196,10 @@ static bool is_cut_off(const struct gossip *g, const struct member *m)
 
 static bool known_alive(const struct gossip *g, const struct peer_addr *a)
 {
-	if (gossip__addr_equal(a, &g->members[g->members_max].record.addr))
+	if (gossip__is_at(&g->members[g->members_max].record, a))
 		return true;
 	for (uint32_t i = 0; i < g->n_members; i++)
-		if (gossip__present(&g->members[i]) &&
-		        gossip__addr_equal(&g->members[i].record.addr, a))
+		if (gossip__present(&g->members[i]) && gossip__is_at(&g->members[i].record, a))
 			return true;
 	return false;
 }
@@ -199,7 +209,7 @@ static void try_remembered(struct gossip *g)
 	while (g->n_remembered > 0) {
 		uint32_t i = (uint32_t)rng_below(&g->rng, g->n_remembered);
 		if (!known_alive(g, &g->remembered[i])) {
-			gossip__sync_to(g, NULL, &g->remembered[i], true);
+			sync_address(g, &g->remembered[i]);
 			return;
 		}
 		g->remembered[i] = g->remembered[--g->n_remembered]; /* found */
@@ -220,10 +230,10 @@ void gossip__heal(struct gossip *g)
 	g->heal_at = g->now + every - every / 4 + rng_below(&g->rng, every / 2 + 1);
 	uint32_t i = gossip__pick(g, is_dead);
 	if (i != NONE)
-		gossip__sync_to(g, &g->members[i].record.id, &g->members[i].record.addr, true);
+		sync_member(g, &g->members[i]);
 	i = gossip__pick(g, is_cut_off);
 	if (i != NONE)
-		gossip__sync_to(g, &g->members[i].record.id, &g->members[i].record.addr, true);
+		sync_member(g, &g->members[i]);
 	/* A random one; whoever is alone cannot afford to guess wrong, and asks for a few. */
 	int first =
 	        g->config.n_seeds > 0 ? (int)rng_below(&g->rng, (uint64_t)g->config.n_seeds) : 0;
@@ -251,14 +261,14 @@ void gossip__resolved(struct gossip *g, const struct gossip_event *e)
 	for (int k = 0; k < wanted; k++) {
 		const struct peer_addr *a = &e->resolved.address[(first + k) % n];
 		if (!known_alive(g, a))
-			gossip__sync_to(g, NULL, a, true);
+			sync_address(g, a);
 	}
 }
 
 void gossip__remember(struct gossip *g, const struct peer_addr *a)
 {
 	for (uint32_t i = 0; i < g->n_remembered; i++)
-		if (gossip__addr_equal(&g->remembered[i], a))
+		if (peer_addr_equal(&g->remembered[i], a))
 			return;
 	if (g->n_remembered < GOSSIP_REMEMBERED && a->family != 0)
 		g->remembered[g->n_remembered++] = *a;

@@ -2,6 +2,8 @@
 /* Addresses between people, sockets and the membership core. */
 #include "net/transport.h"
 
+#include "net/transport_core.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -45,6 +47,15 @@ int peer_addr_parse(const char *text, struct peer_addr *out, struct err *e)
 
 /* An IPv4 address that came through an IPv6 socket is the IPv4 address. */
 static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+void peer_addr_map(struct peer_addr *a)
+{
+	if (a->family != 4)
+		return;
+	memmove(a->ip + sizeof mapped, a->ip, 4);
+	memcpy(a->ip, mapped, sizeof mapped);
+	a->family = 6;
+}
 
 struct peer_addr peer_addr_from(const struct sockaddr *s)
 {

@@ -3,6 +3,11 @@
  *
  * A bulk connection says a token instead, and then its socket is handed out.
  *
+ * A peer may have several addresses. They are dialled one after the other, and what waits moves
+ * along: at once where one refuses, after a second where it is silent, so that a dead one costs
+ * less than a message's patience. A race of all at once would open connections only to close them;
+ * the membership core puts the address that last worked first, so the second is rarely needed.
+ *
  * A control connection dials, shakes hands (handshake.c), carries frames, and ends with BYE and
  * END. Whatever goes wrong, it is closed, and what was queued on it is dropped: membership repeats
  * itself.
@@ -21,6 +26,7 @@
 #define PENDING_MAX 64             /* messages that wait for one connection */
 #define QUEUE_BYTES_MAX (1u << 20) /* written but not yet taken by the kernel */
 #define DIAL_MS BUDGET_HANDSHAKE_MS
+#define DIAL_NEXT_MS 1000 /* without an answer: another address of the same peer is tried */
 #define STUCK_MS 30000 /* a peer that takes nothing for so long is gone */
 #define BYE_MS 2000
 #define QUIET_MS 15000 /* then a ping, to find out what TCP has not noticed */
@@ -244,6 +250,7 @@ void conn__hand_out(struct conn *c, const struct peer_id *id, const struct frame
 	if (uv_fileno((uv_handle_t *)&c->tcp, &fd) == 0)
 		mine = dup(fd);
 	c->handed_out = true;
+	c->rest.n = 0;
 	if (cb->bulk_cb && !c->t->closing)
 		cb->bulk_cb(cb->arg, id, c->bulk_exchange, mine, c->initiator, keys, aead);
 	else if (mine >= 0)
@@ -371,7 +378,7 @@ static void on_connected(uv_connect_t *req, int status)
 		conn__close(c);
 }
 
-static struct conn *dial(struct transport *t, const struct peer_addr *a, enum conn_role role)
+static struct conn *dial_one(struct transport *t, const struct peer_addr *a, enum conn_role role)
 {
 	struct sockaddr_storage s;
 	struct conn *c = conn_new(t, true);
@@ -396,7 +403,62 @@ static struct conn *dial(struct transport *t, const struct peer_addr *a, enum co
 	return c;
 }
 
-struct conn *conn__dial(struct transport *t, const struct peer_addr *a, const struct peer_id *id)
+static struct conn *dial(struct transport *t, const struct peer_addrs *a, enum conn_role role)
+{
+	for (uint8_t i = 0; i < a->n; i++) {
+		if (role == CONN_CONTROL &&
+		        !backoff_allows(&t->backoff, &a->at[i], transport__now(t)))
+			continue;
+		struct conn *c = dial_one(t, &a->at[i], role);
+		if (!c)
+			continue;
+		for (uint8_t k = i + 1; k < a->n; k++)
+			c->rest.at[c->rest.n++] = a->at[k];
+		return c;
+	}
+	return NULL;
+}
+
+bool conn__dial_next(struct conn *c)
+{
+	struct conn *n = c->t->closing ? NULL : dial(c->t, &c->rest, (enum conn_role)c->role);
+	c->rest.n = 0;
+	if (!n)
+		return false;
+	n->id = c->id;
+	n->expects_id = c->expects_id;
+	n->first = c->first;
+	n->last = c->last;
+	n->n_pending = c->n_pending;
+	c->first = c->last = NULL;
+	c->n_pending = 0;
+	n->bulk = c->bulk;
+	n->bulk_exchange = c->bulk_exchange;
+	n->aead = c->role == CONN_BULK ? c->aead : NULL;
+	return true;
+}
+
+struct peer_addrs conn__where(const struct conn *c)
+{
+	struct peer_addrs out = {0};
+	size_t ip = c->remote.family == 4 ? 4 : 16;
+	if (c->initiator) {
+		out.at[out.n++] = c->remote;
+		return out;
+	}
+	/* The one that it dialled from, if it is among them, leads back most likely. */
+	for (int pass = 0; pass < 2 && c->peer_dialable; pass++)
+		for (int i = 0; i < c->advertised.n; i++) {
+			const struct peer_addr *a = &c->advertised.at[i];
+			bool there = a->family == c->remote.family &&
+			             memcmp(a->ip, c->remote.ip, ip) == 0;
+			if (there == (pass == 0))
+				out.at[out.n++] = *a;
+		}
+	return out;
+}
+
+struct conn *conn__dial(struct transport *t, const struct peer_addrs *a, const struct peer_id *id)
 {
 	struct conn *c = dial(t, a, CONN_CONTROL);
 	if (c && id) {
@@ -408,8 +470,8 @@ struct conn *conn__dial(struct transport *t, const struct peer_addr *a, const st
 
 struct conn *conn__dial_bulk(struct transport *t, struct conn *control, uint64_t exchange)
 {
-	const struct peer_addr *a = control->initiator ? &control->remote : &control->advertised;
-	struct conn *c = dial(t, a, CONN_BULK);
+	struct peer_addrs a = conn__where(control);
+	struct conn *c = dial(t, &a, CONN_BULK);
 	if (!c)
 		return NULL;
 	c->id = control->id;
@@ -436,7 +498,8 @@ void conn__tick(struct conn *c, uint64_t now_ms)
 	bool queued = uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp) > 0;
 	if (uv_is_closing((uv_handle_t *)&c->tcp))
 		return;
-	if ((c->state < CONN_UP && now_ms - c->began_ms > DIAL_MS) ||
+	uint64_t dial_ms = c->state == CONN_DIALLING && c->rest.n > 0 ? DIAL_NEXT_MS : DIAL_MS;
+	if ((c->state < CONN_UP && now_ms - c->began_ms > dial_ms) ||
 	        (c->state == CONN_CLOSING && now_ms - c->closing_ms > BYE_MS) ||
 	        (c->state == CONN_UP && queued && now_ms - c->wrote_ms > STUCK_MS) ||
 	        (c->state == CONN_UP && quiet > STUCK_MS))

@@ -43,7 +43,7 @@ static struct wire_message hello(const struct conn *c, bool identified)
 		m.hello.id = k->identity->id;
 		memcpy(m.hello.signature, k->identity->static_signature, sizeof m.hello.signature);
 		m.hello.generation = k->generation;
-		m.hello.addr = k->advertise;
+		m.hello.addrs = k->advertise;
 		m.hello.dialable = k->dialable;
 	}
 	return m;
@@ -127,11 +127,16 @@ static bool identify(struct conn *c, const struct wire_hello *h)
 		conn__close(c);
 		return false;
 	}
-	if (c->expects_id && !peer_id_equal(&c->id, &h->id))
+	if (c->expects_id && !peer_id_equal(&c->id, &h->id)) {
 		transport__say(c->t, TRANSPORT_DEBUG, "another agent is at %s now",
 		        peer_addr_text(&c->remote, a));
+		conn__dial_next(c); /* the one that is meant may be there */
+	}
+	c->rest.n = 0;
 	c->id = h->id;
-	c->advertised = h->addr;
+	for (int i = 0; i < h->addrs.n; i++)
+		if (peer_addr_usable(&h->addrs.at[i]))
+			c->advertised.at[c->advertised.n++] = h->addrs.at[i];
 	c->peer_dialable = h->dialable;
 	links_set(c->t, &h->id, h->generation);
 	return true;

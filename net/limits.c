@@ -46,6 +46,7 @@ const struct limit limit_list[] = {
 	L(GOSSIP_DATAGRAM_BYTES, "bytes of a datagram, sealing included"),
 	L(GOSSIP_UPDATES_MAX, "pieces of news in one message"),
 	L(GOSSIP_SKETCH_BYTES, "bytes of a sketch"),
+	L(MEMBER_ADDRS_MAX, "addresses of one agent"),
 	L(GOSSIP_SENDS_MAX, "messages sent by one step"),
 	L(GOSSIP_NOTICES_MAX, "notices of one step"),
 	L(GOSSIP_RESOLVES_MAX, "names resolved by one step"),

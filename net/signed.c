@@ -7,7 +7,8 @@
  * (a sketch says its own), so that no bytes can be read as two things.
  *
  *     record      id 32  generation 8  nonce 8  incarnation 8  version 8  left 1  dialable 1
- *                 family 1  ip 16  port 2  protocol_min 2  protocol_max 2
+ *                 addresses 1  4 times: family 1  ip 16  port 2 (zeros where there is none)
+ *                 protocol_min 2  protocol_max 2
  *                 model 8  step 8  samples 8  loss 4 (its bits)
  *     accusation  about 32  generation 8  incarnation 8  by 32  dead 1
  *     sketch      id 32  generation 8  step 8  length 2  bytes
@@ -51,9 +52,10 @@ static void put_address(struct out *o, const struct peer_addr *a)
 
 static void put_record(struct out *o, const struct member_record *r)
 {
+	static const struct peer_addr none;
 	uint32_t loss;
 	memcpy(&loss, &r->status.loss, sizeof loss);
-	put(o, "dunlin member record v1", 24);
+	put(o, "dunlin member record v2", 24);
 	put(o, r->id.bytes, sizeof r->id.bytes);
 	put_number(o, r->generation, 8);
 	put_number(o, r->nonce, 8);
@@ -61,7 +63,9 @@ static void put_record(struct out *o, const struct member_record *r)
 	put_number(o, r->version, 8);
 	put_number(o, r->left, 1);
 	put_number(o, r->dialable, 1);
-	put_address(o, &r->addr);
+	put_number(o, r->addrs.n, 1);
+	for (int i = 0; i < MEMBER_ADDRS_MAX; i++)
+		put_address(o, i < r->addrs.n ? &r->addrs.at[i] : &none);
 	put_number(o, r->protocol_min, 2);
 	put_number(o, r->protocol_max, 2);
 	put_number(o, r->status.model, 8);
@@ -86,9 +90,12 @@ size_t signed__update(uint8_t out[SIGNED_BYTES_MAX], const struct gossip_update 
 	if (u->kind == UPDATE_ACCUSATION) {
 		put_accusation(&o, &u->accusation);
 	} else if (u->kind == UPDATE_RECORD) {
-		uint8_t family = u->record.addr.family;
-		if (family != 0 && family != 4 && family != 6)
+		const struct peer_addrs *a = &u->record.addrs;
+		if (a->n > MEMBER_ADDRS_MAX)
 			return 0;
+		for (int i = 0; i < a->n; i++)
+			if (a->at[i].family != 0 && a->at[i].family != 4 && a->at[i].family != 6)
+				return 0;
 		put_record(&o, &u->record);
 	}
 	return (size_t)(o.at - out);

@@ -14,11 +14,13 @@
 #include "net/transport_core.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <sodium.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define TICK_MS 500
 #define BACKLOG 512
@@ -125,15 +127,18 @@ void transport__up(struct transport *t, struct conn *c)
 	}
 	list(t, c);
 	c->announced = true;
+	struct peer_addr none = {0};
 	if (t->config.callbacks.up_cb && !t->closing)
-		t->config.callbacks.up_cb(t->config.callbacks.arg, &c->id);
+		t->config.callbacks.up_cb(
+		        t->config.callbacks.arg, &c->id, c->initiator ? &c->remote : &none);
 }
 
-static void explain(struct transport *t, struct conn *c, enum conn_state was)
+/* Somebody who has another address to try need not hear of it. */
+static void explain(struct transport *t, struct conn *c, enum conn_state was, bool next)
 {
 	char a[64];
 	uint32_t failures = backoff_failed(&t->backoff, &c->remote, transport__now(t));
-	enum transport_level level = failures == 1 ? TRANSPORT_WARN : TRANSPORT_DEBUG;
+	enum transport_level level = failures == 1 && !next ? TRANSPORT_WARN : TRANSPORT_DEBUG;
 	peer_addr_text(&c->remote, a);
 	if (c->explained)
 		return;
@@ -171,14 +176,15 @@ void transport__down(struct transport *t, struct conn *c, enum conn_state was)
 	}
 	if (!c->initiator || was == CONN_CLOSING)
 		return;
+	bool next = conn__dial_next(c);
 	if (c->role == CONN_BULK) {
 		/* What failed at once transport_bulk has said; then there is no cipher yet. */
-		if (!c->handed_out && c->aead && cb->bulk_cb)
+		if (!next && !c->handed_out && c->aead && cb->bulk_cb)
 			cb->bulk_cb(cb->arg, &c->id, c->bulk_exchange, -1, true, NULL, NULL);
 		return;
 	}
-	explain(t, c, was);
-	if (c->expects_id && cb->down_cb && !transport__find(t, &c->id))
+	explain(t, c, was, next);
+	if (!next && c->expects_id && cb->down_cb && !transport__find(t, &c->id))
 		cb->down_cb(cb->arg, &c->id);
 }
 
@@ -259,8 +265,8 @@ void transport__received(struct transport *t, struct conn *c, const uint8_t *byt
 		return;
 	}
 	/* Where an answer would find it: what it says, or where it dialled from. */
-	struct peer_addr from =
-	        c->peer_dialable && c->advertised.family ? c->advertised : c->remote;
+	struct peer_addrs where = conn__where(c);
+	struct peer_addr from = where.n > 0 ? where.at[0] : c->remote;
 	on_message(t, &c->id, &from, CHANNEL_STREAM, &m);
 }
 
@@ -316,16 +322,37 @@ static void on_tick(uv_timer_t *timer)
 	t->counters.half_open = half_open;
 }
 
+static bool has_six(void)
+{
+	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+/* Whether an IPv6 socket takes IPv4 is said for each of them: libuv says it for TCP, and for UDP
+ * leaves one of the two choices to the system's. */
+static int bind_sockets(struct transport *t, const struct sockaddr *a, struct sockaddr_storage *s)
+{
+	bool only = a->sa_family == AF_INET6 && !t->dual_stack;
+	int len = sizeof *s, zero = 0, rc;
+	uv_os_fd_t fd;
+	if ((rc = uv_tcp_bind(&t->listener, a, only ? UV_TCP_IPV6ONLY : 0)) != 0 ||
+	        (rc = uv_listen((uv_stream_t *)&t->listener, BACKLOG, on_connection)) != 0 ||
+	        (rc = uv_tcp_getsockname(&t->listener, (struct sockaddr *)s, &len)) != 0)
+		return rc;
+	if (t->dual_stack && (rc = uv_fileno((uv_handle_t *)&t->udp, &fd)) == 0 &&
+	        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero) != 0)
+		rc = uv_translate_sys_error(errno);
+	return rc ? rc : uv_udp_bind(&t->udp, (struct sockaddr *)s, only ? UV_UDP_IPV6ONLY : 0);
+}
+
 static int listen_on(struct transport *t, const struct sockaddr *a, struct err *e)
 {
 	struct sockaddr_storage s;
-	int len = sizeof s, rc;
 	char text[64];
 	struct peer_addr shown = peer_addr_from(a);
-	if ((rc = uv_tcp_bind(&t->listener, a, 0)) == 0 &&
-	        (rc = uv_listen((uv_stream_t *)&t->listener, BACKLOG, on_connection)) == 0 &&
-	        (rc = uv_tcp_getsockname(&t->listener, (struct sockaddr *)&s, &len)) == 0)
-		rc = uv_udp_bind(&t->udp, (struct sockaddr *)&s, 0);
+	int rc = bind_sockets(t, a, &s);
 	if (rc == 0)
 		rc = uv_udp_recv_start(&t->udp, on_datagram_alloc, on_datagram);
 	if (rc == UV_EADDRINUSE)
@@ -355,11 +382,17 @@ int transport_new(struct transport **out, const struct transport_config *c, stru
 		return err_set(e, ERR_NOMEM, "no memory for the network");
 	}
 	t->config = *c;
+	t->dual_stack = c->dual_stack && has_six();
+	if (c->dual_stack && !t->dual_stack) {
+		struct peer_addr any = peer_addr_from((const struct sockaddr *)&c->listen);
+		any.family = 4;
+		peer_addr_to(&any, &t->config.listen);
+	}
 	randombytes_buf(key, sizeof key);
 	budget_init(&t->budget, key, uv_now(c->loop));
 	t->listener.data = t->udp.data = t->tick.data = t;
 	int rc = uv_tcp_init(c->loop, &t->listener);
-	rc = rc ? rc : uv_udp_init(c->loop, &t->udp);
+	rc = rc ? rc : uv_udp_init_ex(c->loop, &t->udp, t->dual_stack ? AF_INET6 : AF_UNSPEC);
 	rc = rc ? rc : uv_timer_init(c->loop, &t->tick);
 	if (rc != 0) {
 		links_close(&t->links);
@@ -367,7 +400,7 @@ int transport_new(struct transport **out, const struct transport_config *c, stru
 		return err_set(e, ERR_SYSTEM, "the event loop: %s", uv_strerror(rc));
 	}
 	t->handles = 3;
-	rc = listen_on(t, (const struct sockaddr *)&c->listen, e);
+	rc = listen_on(t, (const struct sockaddr *)&t->config.listen, e);
 	if (rc == 0 && uv_timer_start(&t->tick, on_tick, TICK_MS, TICK_MS) != 0)
 		rc = err_set(e, ERR_SYSTEM, "the event loop takes no timer");
 	if (rc != 0) {
@@ -431,7 +464,7 @@ void transport_recheck(struct transport *t)
 }
 
 void transport_set_self(
-        struct transport *t, uint64_t generation, const struct peer_addr *advertise, bool dialable)
+        struct transport *t, uint64_t generation, const struct peer_addrs *advertise, bool dialable)
 {
 	bool renew = generation != t->config.generation;
 	t->config.generation = generation;

@@ -7,10 +7,10 @@
  *                    ◄── messages of peers that have proved the flock's key and their identity
  *     up_cb, down_cb ◄── the first stream with a peer stands; the last one is gone
  *
- * One TCP and one UDP socket on the same port. A pair of agents keeps one control connection,
- * whoever dialled; where both dial at once, the one that the lower id dialled survives. Beside it a
- * pair may open bulk connections, by a token that only the two can know, so that megabytes never
- * stand before a probe.
+ * One TCP and one UDP socket on the same port; both take IPv4 and IPv6 if that is wanted. A pair
+ * of agents keeps one control connection, whoever dialled; where both dial at once, the one that
+ * the lower id dialled survives. Beside it a pair may open bulk connections, by a token that only
+ * the two can know, so that megabytes never stand before a probe.
  *
  * Everything runs on the loop's thread and returns at once. Queues are bounded: what does not fit
  * is dropped and counted, since membership repeats whatever matters. */
@@ -44,7 +44,8 @@ struct transport_callbacks {
 	 * is where it came from. m is the callee's to change, for the call. */
 	void (*message_cb)(void *arg, const struct peer_id *from, const struct peer_addr *address,
 	        enum gossip_channel channel, struct gossip_message *m);
-	void (*up_cb)(void *arg, const struct peer_id *id);
+	/* dialled: where we dialled it; none if the peer dialled us. */
+	void (*up_cb)(void *arg, const struct peer_id *id, const struct peer_addr *dialled);
 	void (*down_cb)(void *arg, const struct peer_id *id);
 	/* An exchange's message: decoded, in range, over a stream with `from`, who is proven. */
 	void (*exchange_cb)(
@@ -66,8 +67,11 @@ struct transport_config {
 	const struct aead_order *ciphers; /* borrowed */
 	const struct lists *lists;        /* borrowed; may be NULL */
 	struct sockaddr_storage listen;   /* port 0: any */
+	/* listen is [::], and IPv4 is wanted there too; where there is no IPv6, 0.0.0.0 instead.
+	 * False: listen is taken as it is, and an IPv6 socket takes no IPv4. */
+	bool dual_stack;
 	uint64_t generation;
-	struct peer_addr advertise; /* what peers are told; family 0: unknown */
+	struct peer_addrs advertise; /* what peers are told; may be none */
 	bool dialable;
 	uint16_t protocol_min, protocol_max; /* PROTOCOL_MIN and _MAX; a test may set others */
 	uint32_t peers_max;
@@ -90,17 +94,17 @@ int transport_new(
  * memory is gone. No other callback comes after this call. */
 void transport_close(struct transport *t, void (*closed_cb)(void *arg), void *arg);
 
-/* The address that was bound, with the real port. */
+/* The address that was bound, with the real port; [::] for both families. */
 struct peer_addr transport_bound(const struct transport *t);
 
 /* What the core wants sent; updates that are `ours` must be signed already. */
 void transport_send(struct transport *t, const struct gossip_send *s);
 
-/* A message of an exchange, over the pair's stream; if there is none, address is dialled (family
- * 0: it is not), and the message waits for whoever proves to be `to`. False: it was dropped, and
- * counted. True promises nothing: a connection may end before it is written. down_cb may be called
- * from within. */
-bool transport_post(struct transport *t, const struct peer_id *to, const struct peer_addr *address,
+/* A message of an exchange, over the pair's stream; if there is none, the addresses are dialled,
+ * one after the other, and the message waits for whoever proves to be `to`. False: it was dropped,
+ * and counted. True promises nothing: a connection may end before it is written. down_cb may be
+ * called from within. */
+bool transport_post(struct transport *t, const struct peer_id *to, const struct peer_addrs *addrs,
         const struct exchange_message *m);
 
 /* A bulk connection for an exchange, to a peer with whom a stream stands; ends in bulk_cb, later.
@@ -116,8 +120,8 @@ void transport_generation(struct transport *t, const struct peer_id *id, uint64_
 /* After the lists were read anew: cuts sessions that they forbid. Also after our own generation or
  * address changed. */
 void transport_recheck(struct transport *t);
-void transport_set_self(
-        struct transport *t, uint64_t generation, const struct peer_addr *advertise, bool dialable);
+void transport_set_self(struct transport *t, uint64_t generation,
+        const struct peer_addrs *advertise, bool dialable);
 
 struct transport_counters transport_counters(const struct transport *t);
 

@@ -51,9 +51,10 @@ struct conn {
 	bool announced;  /* up_cb was called for it */
 	int slot;        /* of the budget, -1: none */
 	struct peer_addr remote;
+	struct peer_addrs rest; /* to be dialled if there is no connection here */
 	struct peer_id id; /* proven when up; before, who is expected if wanted */
 	bool expects_id;
-	struct peer_addr advertised;
+	struct peer_addrs advertised; /* those that can be dialled */
 	bool peer_dialable;
 	uint64_t began_ms, up_ms, heard_ms, wrote_ms, pinged_ms, closing_ms;
 	/* opening */
@@ -134,6 +135,11 @@ bool backoff_allows(const struct backoff *b, const struct peer_addr *a, uint64_t
 uint32_t backoff_failed(struct backoff *b, const struct peer_addr *a, uint64_t now_ms);
 void backoff_worked(struct backoff *b, const struct peer_addr *a);
 
+/* ---- addr.c */
+
+/* An IPv4 address as IPv6 sockets have it. */
+void peer_addr_map(struct peer_addr *a);
+
 /* ---- transport.c */
 
 #define CONN_CHAINS 1024
@@ -150,6 +156,7 @@ struct transport {
 	struct links links;
 	struct transport_counters counters;
 	struct peer_addr bound;
+	bool dual_stack;      /* IPv4 goes through the IPv6 sockets */
 	uint64_t said_second; /* lines for the log in this second */
 	uint32_t said, unsaid;
 	int handles; /* open ones; the last to close frees */
@@ -179,7 +186,13 @@ struct conn *transport__bulk_owner(
 
 /* ---- conn.c */
 
-struct conn *conn__dial(struct transport *t, const struct peer_addr *a, const struct peer_id *id);
+/* Dials the first of the addresses that has not failed lately, then the next, until one answers;
+ * NULL: none is left. */
+struct conn *conn__dial(struct transport *t, const struct peer_addrs *a, const struct peer_id *id);
+/* What c was dialled for, at the next of its addresses; false: there is none. */
+bool conn__dial_next(struct conn *c);
+/* Where the peer of an established connection can be dialled, best first. */
+struct peer_addrs conn__where(const struct conn *c);
 struct conn *conn__dial_bulk(struct transport *t, struct conn *control, uint64_t exchange);
 void conn__accept(struct transport *t);
 /* Sends one encoded message, now or when it is up; false: no room, dropped. to: for that peer

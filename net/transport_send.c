@@ -2,7 +2,7 @@
 /* What goes out, and over which socket.
  *
  * The happy path: a message for a peer finds the pair's stream and goes out as a frame; where there
- * is none the address is dialled, and the message waits in that connection's queue. A datagram
+ * is none its addresses are dialled, and the message waits in that connection's queue. A datagram
  * finds the peer's link.
  *
  * An address is not an agent: whoever answers there proves an id of its own. Gossip is for anybody,
@@ -33,7 +33,7 @@ static void send_datagram(struct transport *t, const struct gossip_send *s)
 	uint8_t payload[WIRE_BYTES_MAX];
 	struct sockaddr_storage to;
 	size_t len;
-	if (s->address.family == 0 || uv_udp_get_send_queue_count(&t->udp) > DATAGRAMS_AT_ONCE ||
+	if (s->addrs.n == 0 || uv_udp_get_send_queue_count(&t->udp) > DATAGRAMS_AT_ONCE ||
 	        wire_encode_gossip(&s->message, payload, sizeof payload, &len) != 0) {
 		t->counters.messages_dropped++;
 		return;
@@ -45,7 +45,10 @@ static void send_datagram(struct transport *t, const struct gossip_send *s)
 		t->counters.messages_dropped++;
 		return;
 	}
-	peer_addr_to(&s->address, &to);
+	struct peer_addr a = s->addrs.at[0];
+	if (t->dual_stack)
+		peer_addr_map(&a);
+	peer_addr_to(&a, &to);
 	uv_buf_t b = uv_buf_init((char *)d->bytes, (unsigned)n);
 	if (uv_udp_send(&d->req, &t->udp, &b, 1, (struct sockaddr *)&to, on_datagram_sent) != 0) {
 		free(d);
@@ -56,28 +59,32 @@ static void send_datagram(struct transport *t, const struct gossip_send *s)
 	t->counters.bytes_sent += n;
 }
 
-static bool same_addr(const struct peer_addr *a, const struct peer_addr *b)
+static bool among(const struct peer_addr *a, const struct peer_addrs *all)
 {
-	return a->family == b->family && a->port == b->port &&
-	       memcmp(a->ip, b->ip, a->family == 4 ? 4 : 16) == 0;
+	for (int i = 0; i < all->n; i++)
+		if (peer_addr_equal(a, &all->at[i]))
+			return true;
+	return false;
 }
 
-/* A connection that is on its way there. */
-static struct conn *find_dialling(const struct transport *t, const struct peer_addr *a)
+/* A connection that is on its way to that peer, or there. */
+static struct conn *find_dialling(
+        const struct transport *t, const struct peer_id *id, const struct peer_addrs *a)
 {
 	for (struct conn *c = t->conns; c; c = c->next)
 		if (c->initiator && c->role == CONN_CONTROL && c->state < CONN_UP &&
-		        same_addr(&c->remote, a))
+		        (among(&c->remote, a) ||
+		                (id && c->expects_id && peer_id_equal(&c->id, id))))
 			return c;
 	return NULL;
 }
 
 /* A stream to whoever is at an address: there may be one already. */
-static struct conn *find_at(const struct transport *t, const struct peer_addr *a)
+static struct conn *find_at(const struct transport *t, const struct peer_addrs *a)
 {
-	for (struct conn *c = t->conns; c; c = c->next)
-		if (c->listed && (same_addr(&c->remote, a) ||
-		                         (c->peer_dialable && same_addr(&c->advertised, a))))
+	for (struct conn *c = t->conns; c && a->n > 0; c = c->next)
+		if (c->listed && (among(&c->remote, a) ||
+		                         (c->peer_dialable && among(&a->at[0], &c->advertised))))
 			return c;
 	return NULL;
 }
@@ -87,13 +94,14 @@ static void send_stream(struct transport *t, const struct gossip_send *s)
 	const struct transport_callbacks *cb = &t->config.callbacks;
 	uint8_t bytes[WIRE_BYTES_MAX];
 	size_t len;
-	struct conn *c = s->to_id ? transport__find(t, &s->id) : find_at(t, &s->address);
-	if (!c && s->address.family != 0) {
-		c = find_dialling(t, &s->address);
-		if (!c && backoff_allows(&t->backoff, &s->address, transport__now(t)))
-			c = conn__dial(t, &s->address, s->to_id ? &s->id : NULL);
-		else if (!c && s->to_id && cb->down_cb)
-			cb->down_cb(cb->arg, &s->id);
+	const struct peer_id *id = s->to_id ? &s->id : NULL;
+	struct conn *c = id ? transport__find(t, id) : find_at(t, &s->addrs);
+	if (!c && s->addrs.n > 0) {
+		c = find_dialling(t, id, &s->addrs);
+		if (!c)
+			c = conn__dial(t, &s->addrs, id);
+		if (!c && id && cb->down_cb)
+			cb->down_cb(cb->arg, id);
 	}
 	if (!c || wire_encode_gossip(&s->message, bytes, sizeof bytes, &len) != 0 ||
 	        !conn__send(c, NULL, bytes, len))
@@ -114,25 +122,23 @@ void transport_send(struct transport *t, const struct gossip_send *s)
 
 /* The pair's stream, or one that is dialled for it; NULL: none is to be had. */
 static struct conn *stream_to(
-        struct transport *t, const struct peer_id *to, const struct peer_addr *address)
+        struct transport *t, const struct peer_id *to, const struct peer_addrs *addrs)
 {
 	if (t->closing || !transport__permits(t, to))
 		return NULL;
 	struct conn *c = transport__find(t, to);
-	if (!c && address->family != 0)
-		c = find_dialling(t, address);
-	if (!c && address->family != 0 && backoff_allows(&t->backoff, address, transport__now(t)))
-		c = conn__dial(t, address, to);
-	return c;
+	if (!c && addrs->n > 0)
+		c = find_dialling(t, to, addrs);
+	return c ? c : conn__dial(t, addrs, to);
 }
 
-bool transport_post(struct transport *t, const struct peer_id *to, const struct peer_addr *address,
+bool transport_post(struct transport *t, const struct peer_id *to, const struct peer_addrs *addrs,
         const struct exchange_message *m)
 {
 	struct wire_message w = {.kind = WIRE_EXCHANGE, .exchange = *m};
 	uint8_t bytes[WIRE_BYTES_MAX];
 	size_t len;
-	struct conn *c = stream_to(t, to, address);
+	struct conn *c = stream_to(t, to, addrs);
 	if (c && wire_encode(&w, bytes, sizeof bytes, &len) == 0 && conn__send(c, to, bytes, len))
 		return true;
 	t->counters.messages_dropped++;
@@ -144,7 +150,7 @@ int transport_bulk(struct transport *t, const struct peer_id *id, uint64_t excha
 	struct conn *c = transport__find(t, id);
 	if (!c)
 		return err_set(e, ERR_NOTFOUND, "no stream with that peer");
-	if (!c->initiator && (!c->peer_dialable || c->advertised.family == 0))
+	if (conn__where(c).n == 0)
 		return err_set(
 		        e, ERR_UNSUPPORTED, "that peer cannot be dialled: it must open the bulk");
 	if (!conn__dial_bulk(t, c, exchange))

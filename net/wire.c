@@ -70,6 +70,16 @@ static void put_addr(msgpack_packer *p, const struct peer_addr *a)
 	put_bytes(p, b, n ? n + 2 : 0);
 }
 
+static void put_addrs(msgpack_packer *p, const struct peer_addrs *a)
+{
+	assert(a->n <= MEMBER_ADDRS_MAX);
+	put_array(p, a->n);
+	for (int i = 0; i < a->n; i++) {
+		assert(a->at[i].family != 0);
+		put_addr(p, &a->at[i]);
+	}
+}
+
 static void put_record(msgpack_packer *p, const struct member_record *r, const uint8_t *signature)
 {
 	put_array(p, 15);
@@ -80,7 +90,7 @@ static void put_record(msgpack_packer *p, const struct member_record *r, const u
 	put_uint(p, r->incarnation);
 	put_uint(p, r->version);
 	put_uint(p, (r->left ? 1u : 0) | (r->dialable ? 2u : 0));
-	put_addr(p, &r->addr);
+	put_addrs(p, &r->addrs);
 	put_uint(p, r->protocol_min);
 	put_uint(p, r->protocol_max);
 	put_uint(p, r->status.model);
@@ -160,7 +170,7 @@ static void put_hello(msgpack_packer *p, const struct wire_hello *h)
 	put_id(p, &h->id);
 	put_bytes(p, h->signature, sizeof h->signature);
 	put_uint(p, h->generation);
-	put_addr(p, &h->addr);
+	put_addrs(p, &h->addrs);
 	put_uint(p, h->dialable ? 1 : 0);
 }
 

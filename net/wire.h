@@ -8,7 +8,7 @@
  *     SYNC      [5, want_reply, [update…]]
  *     SKETCH    [6, id, generation, step, bytes, signature]
  *     HELLO     [64, protocol_min, protocol_max, ciphers]    first message of a handshake
- *               [64, …, id, signature, generation, address, flags]   the second and the third
+ *               [64, …, id, signature, generation, [address…], flags]   the second and the third
  *     REFUSE    [65, why, words]
  *     PING      [66, nonce]                                  PONG alike, 67
  *     BULK_OPEN [68, token, exchange]                        the last one only if there is one
@@ -24,11 +24,12 @@
  *        GIFT      [70, 10, exchange, manifest, snapshot, offset, step, samples, clock,
  *                   optim_steps, optimizer, vectors, [radius…]]
  *
- *     update    [0, id, generation, nonce, incarnation, version, flags, address, protocol_min,
+ *     update    [0, id, generation, nonce, incarnation, version, flags, [address…], protocol_min,
  *                protocol_max, model, step, samples, loss, signature]
  *               [1, about, generation, incarnation, by, dead, signature]
- *     id 32 bytes, signature 64, token 16; address 0, 6 or 18 bytes: the IP, then the port with its
- *     high byte first; ciphers: a byte each, fastest first; loss: a 32-bit float
+ *     id 32 bytes, signature 64, token 16; address 6 or 18 bytes: the IP, then the port with its
+ *     high byte first, 0 to 4 of them where there may be several; that of PING_REQ may be empty;
+ *     ciphers: a byte each, fastest first; loss: a 32-bit float
  *     manifest  [run, model, init, count, total]
  *     beta, factor, radius: 32-bit floats; one factor for each group of layers, one radius more;
  *     sketch: 0 to 1024 bytes
@@ -86,7 +87,7 @@ struct wire_hello {
 	struct peer_id id;
 	uint8_t signature[64]; /* by id, over the Noise static key */
 	uint64_t generation;
-	struct peer_addr addr; /* advertised */
+	struct peer_addrs addrs; /* advertised */
 	bool dialable;
 };
 

@@ -37,6 +37,16 @@ static void get_addr(struct wire_in *in, struct peer_addr *a)
 		wire__wrong(in, ERR_FORMAT, "address: port 0");
 }
 
+static void get_addrs(struct wire_in *in, struct peer_addrs *a)
+{
+	uint32_t n = wire__array(in, "addresses", 0, MEMBER_ADDRS_MAX);
+	for (a->n = 0; a->n < n && in->code == 0; a->n++) {
+		get_addr(in, &a->at[a->n]);
+		if (a->at[a->n].family == 0)
+			wire__wrong(in, ERR_FORMAT, "address: 0 bytes, not 6 or 18");
+	}
+}
+
 static uint64_t get_generation(struct wire_in *in)
 {
 	uint64_t g = wire__uint(in, "generation", ANY);
@@ -63,7 +73,7 @@ static void get_record(struct wire_in *in, struct member_record *r)
 	uint64_t flags = wire__uint(in, "flags", 3);
 	r->left = flags & 1;
 	r->dialable = flags & 2;
-	get_addr(in, &r->addr);
+	get_addrs(in, &r->addrs);
 	get_protocol(in, &r->protocol_min, &r->protocol_max);
 	r->status.model = wire__uint(in, "model", ANY);
 	r->status.step = wire__uint(in, "step", ANY);
@@ -140,7 +150,7 @@ static uint32_t get_hello(struct wire_in *in, uint32_t n, struct wire_hello *h)
 	get_id(in, "id", &h->id);
 	wire__bytes(in, "signature", h->signature, sizeof h->signature);
 	h->generation = get_generation(in);
-	get_addr(in, &h->addr);
+	get_addrs(in, &h->addrs);
 	h->dialable = wire__uint(in, "flags", ANY) & 1;
 	return 9;
 }

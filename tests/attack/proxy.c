@@ -119,9 +119,9 @@ static void on_message(void *arg, const struct peer_id *from, const struct peer_
 		d->answered = true;
 }
 
-static void on_up(void *arg, const struct peer_id *id)
+static void on_up(void *arg, const struct peer_id *id, const struct peer_addr *dialled)
 {
-	(void)id;
+	(void)id, (void)dialled;
 	((struct dialler *)arg)->ups++;
 }
 
@@ -179,7 +179,7 @@ static int ping_through(struct dialler *d, struct relay *r, const struct peer_id
 	d->answered = false;
 	d->ups = 0;
 	s->channel = CHANNEL_STREAM;
-	s->address = (struct peer_addr){.family = 4, .ip = {127, 0, 0, 1}, .port = r->port};
+	s->addrs = (struct peer_addrs){1, {{4, {127, 0, 0, 1}, r->port}}};
 	s->message.kind = MESSAGE_PING;
 	s->message.nonce = ++d->nonce;
 	s->message.target = *agent;

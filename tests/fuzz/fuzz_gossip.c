@@ -61,6 +61,15 @@ static struct peer_addr take_addr(struct input *in)
 	return a;
 }
 
+static struct peer_addrs take_addrs(struct input *in)
+{
+	uint8_t b = take(in);
+	struct peer_addrs a = {.n = b < 0xf8 ? b % (MEMBER_ADDRS_MAX + 1) : b};
+	for (int i = 0; i < MEMBER_ADDRS_MAX && i < a.n; i++)
+		a.at[i] = take_addr(in);
+	return a;
+}
+
 static struct member_status take_status(struct input *in)
 {
 	return (struct member_status){.model = 1,
@@ -84,7 +93,7 @@ static void take_update(struct input *in, struct gossip_update *u)
 		r->version = take_number(in);
 		r->left = (b & 0x0c) == 0x0c;
 		r->dialable = b & 0x10;
-		r->addr = take_addr(in);
+		r->addrs = take_addrs(in);
 		r->protocol_min = r->protocol_max = b & 3;
 		r->status = take_status(in);
 	} else {
@@ -144,8 +153,9 @@ static void check_actions(const struct gossip_actions *a, const struct gossip_co
 		demand(s->message.n_updates <= GOSSIP_UPDATES_MAX);
 		demand(s->message.kind <= MESSAGE_SKETCH);
 		demand(!s->to_id || !peer_id_equal(&s->id, &c->self));
+		demand(s->addrs.n <= MEMBER_ADDRS_MAX);
 		if (s->channel == CHANNEL_DATAGRAM)
-			demand(s->message.kind < MESSAGE_SYNC && s->to_id &&
+			demand(s->message.kind < MESSAGE_SYNC && s->to_id && s->addrs.n > 0 &&
 			        gossip_message_bytes(&s->message) <= GOSSIP_DATAGRAM_BYTES);
 		for (int k = 0; k < s->message.n_updates; k++) {
 			const struct gossip_update *u = &s->message.update[k];
@@ -217,6 +227,7 @@ static bool take_event(struct input *in, struct gossip_event *e, struct gossip_m
 	case EVENT_PEER_UP:
 	case EVENT_PEER_DOWN:
 		e->peer.id = take_id(in);
+		e->peer.address = take_addr(in);
 		break;
 	case EVENT_STATUS:
 		e->status = take_status(in);
@@ -227,7 +238,7 @@ static bool take_event(struct input *in, struct gossip_event *e, struct gossip_m
 		e->sketch.bytes = bytes;
 		break;
 	case EVENT_ADDRESS:
-		e->address.addr = take_addr(in);
+		e->address.addrs = take_addrs(in);
 		e->address.dialable = b & 1;
 		break;
 	case EVENT_REMEMBER:
@@ -256,7 +267,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	        .n_seeds = b >> 4 & 3,
 	        .members_max = 1u + take(&in) % 10u};
 	c.self = take_id(&in);
-	c.addr = take_addr(&in);
+	c.addrs.n = 1;
+	c.addrs.at[0] = take_addr(&in);
 	c.status = take_status(&in);
 	size_t need = gossip_size(&c);
 	void *memory = malloc(need);

@@ -222,16 +222,18 @@ static void check_send(struct sim *s, uint32_t n, const struct gossip_send *send
 	if ((m->kind == MESSAGE_PING || m->kind == MESSAGE_PING_REQ) &&
 	        peer_id_equal(&m->target, self))
 		sim_fail(s, "self: n%u pings itself", n);
-	if (!send->to_id && memcmp(&send->address.ip, &p->addr.ip, 4) == 0 &&
-	        send->address.port == p->addr.port)
+	if (!send->to_id && peer_addr_equal(&send->addrs.at[0], &p->addr))
 		sim_fail(s, "self: n%u dials itself", n);
+	for (int i = 0; i < send->addrs.n && i < MEMBER_ADDRS_MAX; i++)
+		if (send->addrs.at[i].family == 4 && send->addrs.at[i].ip[0] == 0)
+			sim_fail(s, "bounds: n%u sends to where nobody can be", n);
 	if (send->channel == CHANNEL_DATAGRAM) {
 		size_t bytes = gossip_message_bytes(m);
 		if (bytes > GOSSIP_DATAGRAM_BYTES)
 			sim_fail(s, "bounds: n%u sends a datagram of %zu bytes", n, bytes);
 		if (m->kind == MESSAGE_SYNC || m->kind == MESSAGE_SKETCH)
 			sim_fail(s, "bounds: n%u sends kind %d as a datagram", n, m->kind);
-		if (!send->to_id || send->address.family == 0)
+		if (!send->to_id || send->addrs.n == 0 || send->addrs.at[0].family == 0)
 			sim_fail(s, "bounds: n%u sends a datagram to nobody or nowhere", n);
 	}
 	for (int i = 0; i < m->n_updates; i++)

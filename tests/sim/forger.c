@@ -45,7 +45,7 @@ static struct gossip_update own_record(
 	r->nonce = key;
 	r->version = version;
 	r->dialable = true;
-	r->addr = s->node[n].addr;
+	r->addrs = s->node[n].told;
 	r->protocol_min = r->protocol_max = 1;
 	r->status.samples = version;
 	if (sim_chance(s, 0.02)) {
@@ -87,7 +87,7 @@ static bool alter(struct sim *s, uint32_t n, struct gossip_update *u)
 	*u = s->caught[sim_between(s, 0, s->n_caught - 1)];
 	if (u->kind == UPDATE_RECORD) {
 		u->record.incarnation++;
-		u->record.addr = s->node[n].addr;
+		u->record.addrs = s->node[n].told;
 		u->record.status.samples += 1000;
 		u->record.left = sim_chance(s, 0.3);
 	} else {

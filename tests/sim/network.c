@@ -21,6 +21,7 @@
 
 #define CHUNK 64
 #define DIAL_TIMEOUT_MS 5000
+#define DIAL_NEXT_MS 1000 /* until another address of the same peer is tried */
 #define STALL_TIMEOUT_MS 8000
 #define NAT_DOOR_MS 30000
 
@@ -101,10 +102,18 @@ static uint64_t retransmission(struct sim *s)
 
 static int node_at(const struct sim *s, const struct peer_addr *a)
 {
-	uint32_t n = (uint32_t)a->ip[2] << 8 | a->ip[3];
-	if (a->family != 4 || a->ip[0] != 10 || n >= s->n_nodes)
-		return -1;
-	return s->node[n].addr.port == a->port ? (int)n : -1;
+	const uint8_t *last = a->ip + (a->family == 6 ? 14 : 2);
+	uint32_t n = (uint32_t)last[0] << 8 | last[1];
+	return n < s->n_nodes && peer_addr_equal(&s->node[n].addr, a) ? (int)n : -1;
+}
+
+/* The first of the addresses at which somebody is; *tried: how many of them were looked at. */
+static int node_at_one_of(const struct sim *s, const struct peer_addrs *a, uint32_t *tried)
+{
+	for (*tried = 1; *tried <= a->n; ++*tried)
+		if (node_at(s, &a->at[*tried - 1]) >= 0)
+			return node_at(s, &a->at[*tried - 1]);
+	return -1;
 }
 
 static uint32_t pack(struct sim *s, uint32_t from, uint32_t to, const struct gossip_message *m)
@@ -149,7 +158,8 @@ void network_datagram(struct sim *s, uint32_t from, uint32_t to, const struct go
 }
 
 /* Tells a process that a peer is up or down, soon. */
-static void tell(struct sim *s, uint32_t to, uint8_t kind, const struct peer_id *id, uint64_t in_ms)
+static void tell_at(struct sim *s, uint32_t to, uint8_t kind, const struct peer_id *id,
+        uint64_t in_ms, const struct peer_addr *at)
 {
 	if (!s->node[to].running)
 		return;
@@ -159,7 +169,13 @@ static void tell(struct sim *s, uint32_t to, uint8_t kind, const struct peer_id 
 	p->to = to;
 	p->life = s->node[to].life;
 	p->id = *id;
+	p->source = *at;
 	sim_push(s, s->now_ms + in_ms, SIM_ARRIVE, i, 0);
+}
+
+static void tell(struct sim *s, uint32_t to, uint8_t kind, const struct peer_id *id, uint64_t in_ms)
+{
+	tell_at(s, to, kind, id, in_ms, &(struct peer_addr){0});
 }
 
 /* The node at the other end of the stream with a key, or −1. */
@@ -210,8 +226,9 @@ static void send_stream(struct sim *s, uint32_t from, const struct gossip_send *
 {
 	int wanted = send->to_id ? truth_key(s, &send->id) : -1;
 	int to = wanted >= 0 ? stands_with(s, from, (uint32_t)wanted) : -1;
+	uint32_t tried = 1;
 	if (to < 0)
-		to = node_at(s, &send->address);
+		to = node_at_one_of(s, &send->addrs, &tried);
 	bool wrong = to >= 0 && send->to_id && (int)s->node[to].key != wanted;
 	if (to < 0 || wrong) {
 		if (send->to_id)
@@ -237,8 +254,9 @@ static void send_stream(struct sim *s, uint32_t from, const struct gossip_send *
 		l->dialling = true;
 		l->since_ms = s->now_ms;
 		l->by_id = send->to_id;
-		sim_push(s, s->now_ms + 2 * delay(s), SIM_DIAL, link_number(s, from, (uint32_t)to),
-		        l->epoch);
+		l->at = s->node[to].addr;
+		sim_push(s, s->now_ms + 2 * delay(s) + DIAL_NEXT_MS * (tried - 1), SIM_DIAL,
+		        link_number(s, from, (uint32_t)to), l->epoch);
 	}
 }
 
@@ -248,7 +266,7 @@ void network_send(struct sim *s, uint32_t from, const struct gossip_send *send)
 		send_stream(s, from, send);
 		return;
 	}
-	int to = node_at(s, &send->address);
+	int to = node_at(s, &send->addrs.at[0]);
 	/* Sealed for another key it cannot be read. */
 	if (to >= 0 && (int)s->node[to].key == truth_key(s, &send->id) && to != (int)from)
 		network_datagram(s, from, (uint32_t)to, &send->message);
@@ -288,7 +306,7 @@ void network_dial(struct sim *s, uint32_t number, uint32_t epoch)
 		l->dialling = false;
 		l->up = sim_link(s, to, from)->up = true;
 		if (first_here)
-			tell(s, from, PACKET_UP, &s->key[b->key].id, 0);
+			tell_at(s, from, PACKET_UP, &s->key[b->key].id, 0, &l->at);
 		if (first_there)
 			tell(s, to, PACKET_UP, &s->key[s->node[from].key].id, 0);
 		replace(s, from, to);

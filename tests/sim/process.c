@@ -34,7 +34,7 @@ static void hash_send(struct sim *s, const struct gossip_send *send)
 	const struct gossip_message *m = &send->message;
 	uint64_t h = truth_hash(s->hash, (uint64_t)send->channel << 8 | send->to_id);
 	h = truth_hash_bytes(h, send->id.bytes, send->to_id ? sizeof send->id.bytes : 0);
-	h = truth_hash(h, (uint64_t)send->address.port << 32 | send->address.ip[3]);
+	h = truth_hash(h, (uint64_t)send->addrs.at[0].port << 32 | send->addrs.at[0].ip[3]);
 	h = truth_hash(h, (uint64_t)m->kind << 16 | (uint64_t)m->want_reply << 8 | m->n_updates);
 	if (m->kind <= MESSAGE_PING_REQ)
 		h = truth_hash(h, m->nonce);
@@ -200,6 +200,7 @@ void sim_receive(struct sim *s, uint32_t packet)
 		receive_resolved(s, n, p);
 	} else {
 		e.peer.id = p->id;
+		e.peer.address = p->source;
 		sim_step(s, n, &e);
 	}
 	sim_packet_free(s, packet);
@@ -236,6 +237,31 @@ void sim_train(struct sim *s, uint32_t n)
 	sim_push(s, s->now_ms + sim_between(s, every / 2, every * 3 / 2), SIM_STATUS, n, p->life);
 }
 
+/* One in four is reached by IPv6 alone. Half of them have one address; some name others at which
+ * nobody is, or can be, before or behind the one that works. */
+void sim_tell_addrs(struct sim_node *p, uint32_t n, uint32_t kind)
+{
+	uint8_t high = (uint8_t)(n >> 8), low = (uint8_t)n;
+	struct peer_addr four = {4, {10, 0, high, low}, 7000},
+	                 six = {6, {0xfd, [14] = high, low}, 7000};
+	struct peer_addr nobody = {4, {192, 0, 2, 1}, 7000}, any = {4, {0}, 7000};
+	p->addr = kind % 4 == 3 ? six : four;
+	switch (kind / 4 % 8) {
+	case 0:
+	case 1:
+		p->told = (struct peer_addrs){2, {nobody, p->addr}};
+		break;
+	case 2:
+		p->told = (struct peer_addrs){2, {p->addr, nobody}};
+		break;
+	case 3:
+		p->told = (struct peer_addrs){4, {any, nobody, p->addr, p->addr}};
+		break;
+	default:
+		p->told = (struct peer_addrs){1, {p->addr}};
+	}
+}
+
 static void make_core(struct sim *s, uint32_t n, struct gossip_config *c)
 {
 	struct sim_node *p = &s->node[n];
@@ -266,7 +292,7 @@ void sim_start(struct sim *s, uint32_t n, bool with_state)
 	        .generation = p->generation,
 	        .nonce = p->nonce,
 	        .seed = rng_u64(&s->rng),
-	        .addr = p->addr,
+	        .addrs = p->told,
 	        .dialable = p->dialable,
 	        .protocol_min = 1,
 	        .protocol_max = 2,
@@ -309,9 +335,11 @@ void sim_stop(struct sim *s, uint32_t n, bool refuses)
 	if (published > p->samples)
 		p->samples = published;
 	p->n_remembered = 0;
-	for (uint32_t i = 0; p->core && i < gossip_count(p->core); i++)
-		if (p->n_remembered < SIM_REMEMBERED)
-			p->remembered[p->n_remembered++] = gossip_member(p->core, i).record.addr;
+	for (uint32_t i = 0; p->core && i < gossip_count(p->core); i++) {
+		struct member_view m = gossip_member(p->core, i);
+		if (p->n_remembered < SIM_REMEMBERED && m.addrs.n > 0)
+			p->remembered[p->n_remembered++] = m.addrs.at[0];
+	}
 	p->running = false;
 	p->refuses = refuses;
 	p->core = NULL;
@@ -337,8 +365,10 @@ void sim_move(struct sim *s, uint32_t n)
 	if (!p->running || !p->core || s->now_ms < p->paused_until_ms)
 		return;
 	p->addr.port++;
+	for (int i = 0; i < p->told.n; i++)
+		p->told.at[i].port++;
 	sim_say(s, "n%u: moves to port %u", n, p->addr.port);
-	e.address.addr = p->addr;
+	e.address.addrs = p->told;
 	e.address.dialable = p->dialable;
 	sim_step(s, n, &e);
 }

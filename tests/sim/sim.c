@@ -163,10 +163,7 @@ void sim_init(struct sim *s, const struct sim_config *c)
 		struct sim_node *p = &s->node[i];
 		p->key = i;
 		s->key[i].node[s->key[i].n_nodes++] = i;
-		p->addr = (struct peer_addr){.family = 4, .port = 7000};
-		p->addr.ip[0] = 10;
-		p->addr.ip[2] = (uint8_t)(i >> 8);
-		p->addr.ip[3] = (uint8_t)i;
+		sim_tell_addrs(p, i, c->check ? (uint32_t)rng_mix(c->seed, i, 0xadd7) : 28);
 		p->dialable = true;
 		p->timer_at_ms = SIM_NEVER;
 		p->offset_ms = 1000000000 + sim_between(s, 0, 1000000000);

@@ -52,7 +52,7 @@ struct sim_packet {
 	bool late; /* has waited for a slow receiver already */
 	int seed;  /* RESOLVED */
 	struct peer_id id;
-	struct peer_addr source;
+	struct peer_addr source; /* UP: where it was dialled */
 	struct gossip_message message;
 };
 
@@ -65,6 +65,7 @@ struct sim_link {
 	bool stalled;
 	uint32_t epoch;       /* entries of an earlier stream are void */
 	uint32_t head, tail;  /* packets under way, in order */
+	struct peer_addr at;  /* where this side dials */
 	uint64_t since_ms;    /* dialling or stalled */
 	uint64_t datagram_ms; /* the last one this way: an open door in a NAT */
 };
@@ -91,7 +92,8 @@ struct sim_key {
 /* A host, with at most one process at a time. */
 struct sim_node {
 	uint32_t key;
-	struct peer_addr addr;
+	struct peer_addr addr;  /* where it is */
+	struct peer_addrs told; /* where it says it is: there, and perhaps where nobody is */
 	bool dialable;
 	bool running;
 	bool forger;
@@ -238,6 +240,7 @@ void sim_start(struct sim *s, uint32_t n, bool with_state);
 void sim_stop(struct sim *s, uint32_t n, bool refuses);
 void sim_leave(struct sim *s, uint32_t n);
 void sim_move(struct sim *s, uint32_t n);
+void sim_tell_addrs(struct sim_node *p, uint32_t n, uint32_t kind);
 void sim_step(struct sim *s, uint32_t n, struct gossip_event *e);
 void sim_receive(struct sim *s, uint32_t packet);
 void sim_train(struct sim *s, uint32_t n);

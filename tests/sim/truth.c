@@ -66,7 +66,9 @@ uint64_t truth_record(const struct member_record *r)
 	h = truth_hash(h, r->incarnation);
 	h = truth_hash(h, r->version);
 	h = truth_hash(h, (uint64_t)r->left << 1 | r->dialable);
-	h = hash_addr(h, &r->addr);
+	h = truth_hash(h, r->addrs.n);
+	for (int i = 0; i < r->addrs.n; i++)
+		h = hash_addr(h, &r->addrs.at[i]);
 	h = truth_hash(h, (uint64_t)r->protocol_min << 16 | r->protocol_max);
 	h = truth_hash(h, r->status.model);
 	h = truth_hash(h, r->status.step);

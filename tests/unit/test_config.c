@@ -231,11 +231,11 @@ static void test_settings_of_an_agent(void **state)
 {
 	(void)state;
 	expect("{\"agent\": {\"name\": \"heron-2_b\", \"listen\": \":0\", \"advertise\": "
-	       "\"h.example:1\",\n\"seeds\": [\"[::1]:80\", \"10.0.0.5:1\", \"h\", \"::1\"], "
-	       "\"keys\": []}}",
+	       "[\"h.example:1\", \"[::1]:2\", \"h\"],\n"
+	       "\"seeds\": [\"[::1]:80\", \"10.0.0.5:1\", \"h\", \"::1\"], \"keys\": []}}",
 	        "");
 	expect("{\"agent\": {\"name\": \"a/b\",\n\"listen\": \"13865\",\n\"advertise\": "
-	       "\":1\",\n\"seeds\": [\"::1:13865\", \"h:0\", \"h h:1\"]}}",
+	       "[\"h:1\", \":1\"],\n\"seeds\": [\"::1:13865\", \"h:0\", \"h h:1\"]}}",
 	        "f.json:1: agent.name: has letters, digits, - and _, and does not begin with -\n"
 	        "f.json:2: agent.listen: \"13865\": a port alone is written with a colon, as in "
 	        ":80\n"
@@ -245,13 +245,16 @@ static void test_settings_of_an_agent(void **state)
 	        "f.json:4: agent.seeds: \"h:0\": wants a host, and a port other than 0\n"
 	        "f.json:4: agent.seeds: \"h h:1\": not the name or address of a host\n");
 	expect_inside("{\"agent\": {\"name\": \"-a\"}}", "agent.name: has letters");
+	expect_inside("{\"agent\": {\"advertise\": [\"a:1\", \"a:2\", \"a:3\", \"a:4\", "
+	              "\"a:5\"]}}",
+	        "agent.advertise: more than 4 of them");
 	expect_inside("{\"agent\": {\"listen\": \"h:65536\"}}", "a port is a number up to 65535");
 	expect_inside("{\"agent\": {\"listen\": \"h:\"}}", "the port is missing");
 	expect_inside("{\"agent\": {\"listen\": \"[::1:1\"}}",
 	        "IPv6 address is written [::1] or [::1]:80");
 	expect_inside("{\"agent\": {\"listen\": \"[h]:1\"}}", "in brackets is not an IPv6");
 	expect_inside("{\"agent\": {\"listen\": \"[::1]1\"}}", "IPv6 address is written [::1]");
-	expect_inside("{\"agent\": {\"advertise\": \"h:0\"}}", "nobody can dial port 0");
+	expect_inside("{\"agent\": {\"advertise\": [\"h:0\"]}}", "nobody can dial port 0");
 	expect_inside("{\"agent\": {\"seeds\": \"a:1\"}}", "wants a list of strings, not a string");
 	expect_inside("{\"agent\": {\"seeds\": [1]}}", "wants a list of strings, not of a number");
 	expect_inside(

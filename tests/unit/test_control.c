@@ -57,7 +57,7 @@ static struct gossip_update record_of(uint32_t n)
 	                .nonce = n,
 	                .incarnation = 1,
 	                .dialable = n % 2 == 0,
-	                .addr = addr_of(n),
+	                .addrs = {1, {addr_of(n)}},
 	                .protocol_min = 1,
 	                .protocol_max = 3,
 	                .status = {.samples = 1ull << 40, .step = n, .loss = n ? 0.5f : NAN}}};
@@ -69,7 +69,7 @@ static void make_core(struct fixture *f, uint32_t members)
 	        .self = {{0xee}},
 	        .generation = 4,
 	        .nonce = 1,
-	        .addr = addr_of(9),
+	        .addrs = {2, {addr_of(9), addr_of(10)}},
 	        .dialable = true,
 	        .protocol_min = 1,
 	        .protocol_max = 2,
@@ -278,6 +278,8 @@ static void test_status(void **state)
 	assert_true(at(o, "uptime_s")->valuedouble == 2.5);
 	assert_string_equal(at(o, "listen")->valuestring, "10.0.0.8:7946");
 	assert_string_equal(at(o, "advertise")->valuestring, "10.0.0.9:7946");
+	assert_int_equal(cJSON_GetArraySize(at(o, "addrs")), 2);
+	assert_string_equal(cJSON_GetArrayItem(at(o, "addrs"), 1)->valuestring, "10.0.0.10:7946");
 	assert_true(cJSON_IsTrue(at(o, "dialable")));
 	assert_string_equal(at(o, "profile")->valuestring, "lan");
 	assert_int_equal(at(at(o, "peers"), "alive")->valueint, 2);
@@ -315,6 +317,7 @@ static void check_peers(const cJSON *o, uint32_t members)
 		struct peer_addr a = addr_of(i);
 		assert_memory_equal(at(p, "id")->valuestring, hex, 8);
 		assert_string_equal(at(p, "addr")->valuestring, peer_addr_text(&a, addr));
+		assert_string_equal(at(p, "addrs")->child->valuestring, addr);
 		assert_string_equal(at(p, "state")->valuestring, "alive");
 		assert_true(at(p, "since_s")->valuedouble == 60.5);
 		assert_int_equal(cJSON_IsTrue(at(p, "dialable")), i % 2 == 0);

@@ -43,7 +43,7 @@ static void begin(struct fixture *f, uint32_t members_max)
 	        .generation = 3,
 	        .nonce = 1000,
 	        .seed = 42,
-	        .addr = addr(0),
+	        .addrs = {1, {addr(0)}},
 	        .dialable = true,
 	        .members_max = members_max};
 	struct err e;
@@ -67,7 +67,7 @@ static struct gossip_update record(unsigned n, uint64_t incarnation)
 	                .nonce = 2000 + n,
 	                .incarnation = incarnation,
 	                .dialable = true,
-	                .addr = addr(n),
+	                .addrs = {1, {addr(n)}},
 	                .status.samples = 100}};
 }
 
@@ -465,7 +465,7 @@ static void who_cannot_be_dialled_gets_no_datagrams(void **s)
 	gossip(&f, u);
 	f.match = is_datagram;
 	wait_ms(&f, 2000, NOTICE_JOINED);
-	step(&f, (struct gossip_event){.kind = EVENT_PEER_UP, .peer = {id(1)}});
+	step(&f, (struct gossip_event){.kind = EVENT_PEER_UP, .peer.id = id(1)});
 	wait_ms(&f, 2000, NOTICE_JOINED);
 	assert_int_equal(f.seen, 0);
 	f.match = is_stream;

@@ -349,7 +349,7 @@ static struct gossip_update a_record(const struct peer_id *id)
 	        .incarnation = 3,
 	        .version = 4,
 	        .dialable = true,
-	        .addr = {.family = 4, .ip = {10, 0, 0, 7}, .port = 7946},
+	        .addrs = {2, {{4, {10, 0, 0, 7}, 7946}, {6, {0xfd, [15] = 7}, 1}}},
 	        .protocol_min = 1,
 	        .protocol_max = 0x0203,
 	        .status = {.model = 5, .step = 6, .samples = 7, .loss = 1.5f}};
@@ -386,14 +386,19 @@ static void test_signed_bytes(void **state)
 	        .id = id, .generation = 0x0102, .step = 3, .length = 2, .bytes = {0xfe, 0xff}};
 	uint8_t bytes[SIGNED_BYTES_MAX];
 #define ID "aabb000000000000000000000000000000000000000000000000000000000000"
-	assert_bytes(bytes, signed__update(bytes, &record), "dunlin member record v1",
+	assert_bytes(bytes, signed__update(bytes, &record), "dunlin member record v2",
 	        ID "8877665544332211"
 	           "0200000000000000"
 	           "0300000000000000"
 	           "0400000000000000"
 	           "0001"
+	           "02"
 	           "040a000007000000000000000000000000"
 	           "0a1f"
+	           "06fd000000000000000000000000000007"
+	           "0100"
+	           "00000000000000000000000000000000000000"
+	           "00000000000000000000000000000000000000"
 	           "0100"
 	           "0302"
 	           "0500000000000000"
@@ -413,17 +418,20 @@ static void test_signed_bytes(void **state)
 	/* What an address does not use does not matter. */
 	uint8_t other[SIGNED_BYTES_MAX];
 	size_t len = signed__update(bytes, &record);
-	record.record.addr.ip[4] = 1;
+	record.record.addrs.at[0].ip[4] = 1;
+	record.record.addrs.at[2].family = 4;
 	assert_int_equal(signed__update(other, &record), len);
 	assert_memory_equal(bytes, other, len);
-	record.record.addr = (struct peer_addr){0};
+	record.record.addrs.at[0] = (struct peer_addr){0};
 	signed__update(bytes, &record);
-	record.record.addr = (struct peer_addr){.ip = {1, 2}, .port = 3};
+	record.record.addrs.at[0] = (struct peer_addr){.ip = {1, 2}, .port = 3};
 	signed__update(other, &record);
 	assert_memory_equal(bytes, other, len);
 
 	/* What no agent would sign. */
-	record.record.addr.family = 5;
+	record.record.addrs.at[1].family = 5;
+	assert_int_equal(update_verify(&record), ERR_FORMAT);
+	record.record.addrs = (struct peer_addrs){.n = MEMBER_ADDRS_MAX + 1};
 	assert_int_equal(update_verify(&record), ERR_FORMAT);
 	record.kind = 2;
 	assert_int_equal(update_verify(&record), ERR_FORMAT);
@@ -456,9 +464,12 @@ static void test_updates(void **state)
 	CHANGED(record, u.record.version++);
 	CHANGED(record, u.record.left = true);
 	CHANGED(record, u.record.dialable = false);
-	CHANGED(record, u.record.addr.family = 6);
-	CHANGED(record, u.record.addr.ip[3]++);
-	CHANGED(record, u.record.addr.port++);
+	CHANGED(record, u.record.addrs.n = 1);
+	CHANGED(record, u.record.addrs.n = 3);
+	CHANGED(record, u.record.addrs.at[0].family = 6);
+	CHANGED(record, u.record.addrs.at[0].ip[3]++);
+	CHANGED(record, u.record.addrs.at[1].ip[15]++);
+	CHANGED(record, u.record.addrs.at[1].port++);
 	CHANGED(record, u.record.protocol_min++);
 	CHANGED(record, u.record.protocol_max++);
 	CHANGED(record, u.record.status.model++);

@@ -182,7 +182,7 @@ static struct gossip_update member(uint8_t n, bool left)
 	                .version = left,
 	                .left = left,
 	                .dialable = n % 2,
-	                .addr = {4, {10, 0, 0, n}, 13865}}};
+	                .addrs = {2, {{4, {10, 0, 0, n}, 13865}, {4, {10, 1, 0, n}, 13865}}}}};
 }
 
 static void test_whom_to_remember(void **state)
@@ -206,10 +206,12 @@ static void test_whom_to_remember(void **state)
 	before.addr[0] = addr("10.0.0.5:13865");
 	before.addr[1] = addr("10.0.0.77:13865");
 	upkeep_choose(&out, g, &before);
-	assert_int_equal(out.n, 3);
+	assert_int_equal(out.n, 5);
 	assert_int_equal(out.addr[0].ip[3], 5); /* alive */
 	assert_int_equal(out.addr[1].ip[3], 1); /* dead: it may come back */
-	assert_int_equal(out.addr[2].ip[3], 77);
+	assert_true(out.addr[2].ip[1] == 1 && out.addr[2].ip[3] == 5); /* their second ones */
+	assert_true(out.addr[3].ip[1] == 1 && out.addr[3].ip[3] == 1);
+	assert_int_equal(out.addr[4].ip[3], 77);
 	for (before.n = 0; before.n < STATEDIR_PEERS; before.n++)
 		before.addr[before.n] = (struct peer_addr){4, {11, 0, 0, (uint8_t)before.n}, 13865};
 	upkeep_choose(&out, g, &before);
@@ -322,7 +324,7 @@ static void test_addresses(void **state)
 	struct err e;
 	assert_int_equal(hostport_parse(":0", &h, &e), 0);
 	assert_int_equal(hostport_resolve(&h, &a, &e), 0);
-	assert_int_equal(a.family, 4);
+	assert_int_equal(a.family, 6);
 	assert_true(hostport_any(&a));
 	assert_int_equal(hostport_parse("[::]:65535", &h, &e), 0);
 	assert_int_equal(h.port, 65535);
@@ -336,10 +338,15 @@ static void test_addresses(void **state)
 	assert_true(a.family == 4 && a.ip[0] == 127);
 	assert_int_equal(hostport_interface("no-such", &a, &e), ERR_NOTFOUND);
 	assert_non_null(strstr(e.msg, "ip link"));
-	a = hostport_primary(4);
-	assert_true(a.family == 4 && a.port == 0 && !hostport_any(&a));
-	a = hostport_primary(6);
-	assert_true(a.family == 6 && a.port == 0 && !hostport_any(&a));
+	for (uint8_t family = 4; family <= 6; family += 2) {
+		a = hostport_primary(family);
+		assert_true(
+		        a.port == 0 && (!a.family || (a.family == family && !hostport_any(&a))));
+		assert_true(family == 6 || a.ip[0] != 127);
+		assert_true(family == 4 || a.ip[0] != 0xfe);
+		a = hostport_loopback(family);
+		assert_true(a.family == family && a.ip[family == 4 ? 3 : 15] == 1);
+	}
 }
 
 static void test_progress(void **state)
@@ -373,27 +380,29 @@ static void test_greeting(void **state)
 	assert_int_equal(textlist_add(c.agent.keys, sizeof c.agent.keys, "a.key"), 0);
 	assert_int_equal(textlist_add(c.agent.keys, sizeof c.agent.keys, "b c.key"), 0);
 	g.listen = addr("0.0.0.0:13865");
-	g.advertise = addr("[2001:db8::5]:13865");
+	g.advertise[0] = addr("[2001:db8::5]:13865");
+	g.advertise[1] = addr("10.0.0.5:13865");
+	g.n_advertise = 2;
 	buf_init(&out, 65536);
 	assert_int_equal(greeting_print(&g, &out), 0);
 	assert_non_null(strstr(out.data, "dunlin 0000000000000000"));
 	assert_non_null(strstr(out.data, "listening on 0.0.0.0:13865\njoin"));
 	assert_non_null(strstr(out.data,
 	        "join from elsewhere:  dunlin agent --config 'it'\\''s mine.json' --key a.key "
-	        "--key 'b c.key' --seed '[2001:db8::5]:13865'\n"));
+	        "--key 'b c.key' --seed '[2001:db8::5]:13865' --seed 10.0.0.5:13865\n"));
 	assert_non_null(strstr(out.data,
 	        "\njoin on this machine: dunlin agent --config 'it'\\''s mine.json' --key a.key "
 	        "--key 'b c.key' --name agent2 --listen :0 --seed 127.0.0.1:13865\n"));
 	/* What a config says of one agent alone is not for the next. */
 	strcpy(c.agent.name, "b9");
-	strcpy(c.agent.advertise, "h:1");
+	assert_int_equal(textlist_add(c.agent.advertise, sizeof c.agent.advertise, "h:1"), 0);
 	strcpy(c.agent.state_dir, "s");
 	strcpy(c.run.out, "o");
 	g.listen = addr("[fd77::5]:1");
 	out.len = 0;
 	assert_int_equal(greeting_print(&g, &out), 0);
-	assert_non_null(
-	        strstr(out.data, "'b c.key' --advertise '' --seed '[2001:db8::5]:13865'\n"));
+	assert_non_null(strstr(out.data,
+	        "'b c.key' --advertise '' --seed '[2001:db8::5]:13865' --seed 10.0.0.5:13865\n"));
 	assert_non_null(strstr(out.data,
 	        "'b c.key' --advertise '' --state-dir '' --out '' --name b10 --listen "
 	        "'[fd77::5]:0' --seed '[fd77::5]:1'\n"));

@@ -3,146 +3,7 @@
  * stands already, and only for their addressee; bulk connections beside it, opened from either side
  * by tokens that only the two can know, each with its exchange's number; a made-up token gets
  * nothing. */
-#include "net/transport_core.h"
-#include "tests/unit/support.h"
-
-#include <arpa/inet.h>
-#include <sys/socket.h>
-
-#define DEADLINE_MS 30000
-
-#define BULKS 4
-
-struct side {
-	struct transport *t;
-	struct identity identity;
-	struct pair *pair;
-	int ups, gossips, posts, bulks, bulks_failed;
-	struct exchange_message post; /* the last one */
-	/* of each bulk connection that has come */
-	int fd[BULKS];
-	bool we_dialled[BULKS];
-	uint64_t exchange[BULKS]; /* also of the last that failed */
-	struct frame_bulk keys[BULKS];
-};
-
-struct pair {
-	uv_loop_t loop;
-	struct secrets secrets;
-	struct aead_order ciphers;
-	struct side side[2];
-	bool expired;
-	int closed;
-};
-
-static void on_message(void *arg, const struct peer_id *from, const struct peer_addr *address,
-        enum gossip_channel channel, struct gossip_message *m)
-{
-	(void)from, (void)address, (void)channel, (void)m;
-	((struct side *)arg)->gossips++;
-}
-
-static struct side *other(struct side *s)
-{
-	return &s->pair->side[s == &s->pair->side[0]];
-}
-
-static void on_exchange(void *arg, const struct peer_id *from, const struct exchange_message *m)
-{
-	struct side *s = arg;
-	assert_true(peer_id_equal(from, &other(s)->identity.id));
-	s->posts++;
-	s->post = *m;
-}
-
-static void on_up(void *arg, const struct peer_id *id)
-{
-	(void)id;
-	((struct side *)arg)->ups++;
-}
-
-static void on_bulk(void *arg, const struct peer_id *id, uint64_t exchange, int fd, bool we_dialled,
-        const struct frame_bulk *keys, const struct aead *aead)
-{
-	struct side *s = arg;
-	assert_true(peer_id_equal(id, &other(s)->identity.id));
-	if (fd < 0) {
-		s->exchange[s->bulks_failed++] = exchange;
-		return;
-	}
-	assert_non_null(aead);
-	assert_true(s->bulks < BULKS);
-	s->fd[s->bulks] = fd;
-	s->we_dialled[s->bulks] = we_dialled;
-	s->exchange[s->bulks] = exchange;
-	s->keys[s->bulks++] = *keys;
-}
-
-static void on_closed(void *arg)
-{
-	((struct pair *)arg)->closed++;
-}
-
-static void open_side(struct pair *p, int i, const char *dir)
-{
-	struct side *s = &p->side[i];
-	char path[300];
-	struct err e = {0};
-	snprintf(path, sizeof path, "%s/side%d", dir, i);
-	if (identity_open(&s->identity, path, &e) != 0)
-		fail_msg("%s", e.msg);
-	s->pair = p;
-	struct transport_config c = {.loop = &p->loop,
-	        .identity = &s->identity,
-	        .secrets = &p->secrets,
-	        .ciphers = &p->ciphers,
-	        .generation = s->identity.generation,
-	        .dialable = true,
-	        .protocol_min = 1,
-	        .protocol_max = 1,
-	        .peers_max = 8,
-	        .callbacks = {.arg = s,
-	                .message_cb = on_message,
-	                .up_cb = on_up,
-	                .exchange_cb = on_exchange,
-	                .bulk_cb = on_bulk}};
-	struct sockaddr_in *in = (void *)&c.listen;
-	in->sin_family = AF_INET;
-	in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	if (transport_new(&s->t, &c, &e) != 0)
-		fail_msg("%s", e.msg);
-	struct peer_addr bound = transport_bound(s->t);
-	transport_set_self(s->t, s->identity.generation, &bound, true);
-}
-
-static void on_expired(uv_timer_t *t)
-{
-	*(bool *)t->data = true;
-}
-
-static bool await(struct pair *p, bool (*so)(const struct pair *))
-{
-	uv_timer_t t;
-	p->expired = false;
-	uv_timer_init(&p->loop, &t);
-	t.data = &p->expired;
-	uv_timer_start(&t, on_expired, DEADLINE_MS, 0);
-	while (!p->expired && !so(p))
-		uv_run(&p->loop, UV_RUN_ONCE);
-	uv_close((uv_handle_t *)&t, NULL);
-	uv_run(&p->loop, UV_RUN_NOWAIT);
-	return so(p);
-}
-
-static bool both_up(const struct pair *p)
-{
-	return p->side[0].ups == 1 && p->side[1].ups == 1;
-}
-
-static bool both_have_bulk(const struct pair *p)
-{
-	return p->side[0].bulks == 1 && p->side[1].bulks == 1;
-}
+#include "tests/unit/transport_pair.h"
 
 static bool both_have_two_bulks(const struct pair *p)
 {
@@ -154,54 +15,19 @@ static bool bulk_failed(const struct pair *p)
 	return p->side[0].bulks_failed == 1;
 }
 
-static bool first_has_post(const struct pair *p)
-{
-	return p->side[0].posts > 0;
-}
-
-static bool second_has_post(const struct pair *p)
-{
-	return p->side[1].posts > 0;
-}
-
-static bool both_have_post(const struct pair *p)
-{
-	return first_has_post(p) && second_has_post(p);
-}
-
-static bool second_has_gossip(const struct pair *p)
-{
-	return p->side[1].gossips > 0;
-}
-
 static bool one_failed(const struct pair *p)
 {
 	return transport_counters(p->side[1].t).handshakes_failed > 0;
 }
 
-static bool both_closed(const struct pair *p)
+static bool first_has_post(const struct pair *p)
 {
-	return p->closed == 2;
+	return p->side[0].posts > 0;
 }
 
-/* Both hold the two ends of one socket, the same keys, and know what it is for. */
-static void check_bulk(struct pair *p, int dialler, uint64_t exchange)
+static bool both_have_post(const struct pair *p)
 {
-	struct side *a = &p->side[dialler], *b = &p->side[1 - dialler];
-	char c = 0;
-	assert_true(a->we_dialled[0] && !b->we_dialled[0]);
-	assert_true(a->exchange[0] == exchange && b->exchange[0] == exchange);
-	assert_memory_equal(&a->keys[0], &b->keys[0], sizeof a->keys[0]);
-	assert_int_equal(send(a->fd[0], "x", 1, 0), 1);
-	struct timeval patience = {.tv_sec = 10};
-	int flags = fcntl(b->fd[0], F_GETFL);
-	assert_int_equal(fcntl(b->fd[0], F_SETFL, flags & ~O_NONBLOCK), 0);
-	setsockopt(b->fd[0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-	assert_int_equal(recv(b->fd[0], &c, 1, 0), 1);
-	assert_int_equal(c, 'x');
-	close(a->fd[0]);
-	close(b->fd[0]);
-	a->bulks = b->bulks = 0;
+	return first_has_post(p) && second_has_post(p);
 }
 
 /* A stranger's token: no socket is handed out for it, and the connection ends. */
@@ -225,53 +51,7 @@ static void knock(struct pair *p)
 	close(fd);
 }
 
-static void pair_open(struct pair *p, const char *dir)
-{
-	char path[300];
-	const char *paths[] = {path};
-	struct flock_id flock;
-	struct err e = {0};
-	memset(p, 0, sizeof *p);
-	snprintf(path, sizeof path, "%s/flock.key", dir);
-	unlink(path);
-	assert_int_equal(secret_create(path, &flock, &e), 0);
-	assert_int_equal(secrets_load(&p->secrets, paths, 1, &e), 0);
-	assert_int_equal(aead_measure(&p->ciphers, &e), 0);
-	assert_int_equal(uv_loop_init(&p->loop), 0);
-	open_side(p, 0, dir);
-	open_side(p, 1, dir);
-}
-
-static void pair_close(struct pair *p)
-{
-	for (int i = 0; i < 2; i++)
-		transport_close(p->side[i].t, on_closed, p);
-	assert_true(await(p, both_closed));
-	uv_run(&p->loop, UV_RUN_DEFAULT);
-	assert_int_equal(uv_loop_close(&p->loop), 0);
-	for (int i = 0; i < 2; i++)
-		identity_close(&p->side[i].identity);
-	secrets_close(&p->secrets);
-}
-
-/* A stream that `from` has dialled. */
-static void connect_pair(struct pair *p, int from)
-{
-	struct gossip_send s = {.channel = CHANNEL_STREAM,
-	        .address = transport_bound(p->side[1 - from].t),
-	        .message = {.kind = MESSAGE_GOSSIP}};
-	transport_send(p->side[from].t, &s);
-	assert_true(await(p, both_up));
-}
-
 static const struct peer_addr nowhere;
-
-static bool post(struct pair *p, int from, const struct peer_addr *address, uint64_t exchange)
-{
-	struct exchange_message m = {.kind = EXCHANGE_SETTLE, .exchange = exchange};
-	m.settlement = SETTLE_DOUBT;
-	return transport_post(p->side[from].t, &p->side[1 - from].identity.id, address, &m);
-}
 
 static uint64_t dropped(const struct pair *p, int i)
 {
@@ -334,7 +114,7 @@ static void a_bulk_that_fails_says_for_what(void **state)
 	int fd = socket(AF_INET, SOCK_STREAM, 0); /* bound, and deaf */
 	assert_int_equal(bind(fd, (struct sockaddr *)&in, sizeof in), 0);
 	assert_int_equal(getsockname(fd, (struct sockaddr *)&in, &len), 0);
-	struct peer_addr deaf = peer_addr_from((struct sockaddr *)&in);
+	struct peer_addrs deaf = one(peer_addr_from((struct sockaddr *)&in));
 	transport_set_self(p.side[1].t, p.side[1].identity.generation, &deaf, true);
 	connect_pair(&p, 1);
 	assert_int_equal(transport_bulk(p.side[0].t, &p.side[1].identity.id, 77, &e), 0);
@@ -367,7 +147,8 @@ static void a_post_to_an_undialable_peer(void **state)
 	static struct pair p;
 	struct err e = {0};
 	pair_open(&p, *state);
-	transport_set_self(p.side[1].t, p.side[1].identity.generation, &nowhere, false);
+	struct peer_addrs none = {0};
+	transport_set_self(p.side[1].t, p.side[1].identity.generation, &none, false);
 	assert_false(post(&p, 0, &nowhere, 1));
 	assert_int_equal(dropped(&p, 0), 1);
 	connect_pair(&p, 1);
@@ -388,7 +169,8 @@ static void a_post_is_for_its_addressee(void **state)
 	struct peer_id stranger = {{1, 2, 3}};
 	pair_open(&p, *state);
 	struct peer_addr a = transport_bound(p.side[1].t);
-	assert_true(transport_post(p.side[0].t, &stranger, &a, &m));
+	struct peer_addrs at = one(a);
+	assert_true(transport_post(p.side[0].t, &stranger, &at, &m));
 	assert_true(post(&p, 0, &a, 2)); /* waits for the same connection */
 	assert_true(await(&p, second_has_post));
 	assert_true(p.side[1].posts == 1 && p.side[1].post.exchange == 2);
@@ -485,7 +267,7 @@ static void no_exchange_in_datagrams(void **state)
 	struct gossip_send ping = {.channel = CHANNEL_DATAGRAM,
 	        .to_id = true,
 	        .id = p.side[1].identity.id,
-	        .address = a,
+	        .addrs = one(a),
 	        .message = {.kind = MESSAGE_PING, .target = p.side[1].identity.id}};
 	assert_true(await(&p, second_has_gossip)); /* the stream's */
 	p.side[1].gossips = 0;

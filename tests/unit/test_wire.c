@@ -44,7 +44,11 @@ static void any_record(struct rng *r, struct member_record *m)
 	m->version = any_u64(r);
 	m->left = rng_below(r, 2);
 	m->dialable = rng_below(r, 2);
-	m->addr = any_addr(r);
+	m->addrs.n = (uint8_t)rng_below(r, MEMBER_ADDRS_MAX + 1);
+	for (int i = 0; i < m->addrs.n; i++)
+		do
+			m->addrs.at[i] = any_addr(r);
+		while (m->addrs.at[i].family == 0);
 	m->protocol_max = (uint16_t)any_u64(r);
 	m->protocol_min = (uint16_t)rng_below(r, m->protocol_max + 1u);
 	m->status.model = any_u64(r);
@@ -100,13 +104,20 @@ static void same_addr(const struct peer_addr *a, const struct peer_addr *b)
 	assert_int_equal(a->port, b->port);
 }
 
+static void same_addrs(const struct peer_addrs *a, const struct peer_addrs *b)
+{
+	assert_int_equal(a->n, b->n);
+	for (int i = 0; i < MEMBER_ADDRS_MAX; i++)
+		same_addr(&a->at[i], &b->at[i]);
+}
+
 static void same_record(const struct member_record *a, const struct member_record *b)
 {
 	assert_memory_equal(&a->id, &b->id, 32);
 	assert_true(a->generation == b->generation && a->nonce == b->nonce);
 	assert_true(a->incarnation == b->incarnation && a->version == b->version);
 	assert_true(a->left == b->left && a->dialable == b->dialable);
-	same_addr(&a->addr, &b->addr);
+	same_addrs(&a->addrs, &b->addrs);
 	assert_int_equal(a->protocol_min, b->protocol_min);
 	assert_int_equal(a->protocol_max, b->protocol_max);
 	assert_true(a->status.model == b->status.model && a->status.step == b->status.step);
@@ -186,6 +197,15 @@ static void test_gossip_comes_back(void **state)
 	}
 }
 
+/* Of full messages as many as there may be, and all IPv6; else some. */
+static void longest(struct peer_addrs *a, int news)
+{
+	bool full = news == GOSSIP_UPDATES_MAX;
+	a->n = full ? MEMBER_ADDRS_MAX : (uint8_t)(news % (MEMBER_ADDRS_MAX + 1));
+	for (int k = 0; k < MEMBER_ADDRS_MAX; k++)
+		a->at[k].family = full || k % 2 == 0 ? 6 : 4;
+}
+
 /* No integer, address or array can be longer than in these. */
 static void test_the_longest_fit_their_bound(void **state)
 {
@@ -207,7 +227,7 @@ static void test_the_longest_fit_their_bound(void **state)
 					u->kind = i < records ? UPDATE_RECORD : UPDATE_ACCUSATION;
 					if (u->kind == UPDATE_RECORD) {
 						u->record.left = u->record.dialable = true;
-						u->record.addr.family = 6;
+						longest(&u->record.addrs, news);
 					} else {
 						u->accusation.dead = true;
 					}
@@ -256,13 +276,14 @@ static void test_session_messages_come_back(void **state)
 	any_bytes(&r, m.hello.id.bytes, 32);
 	any_bytes(&r, m.hello.signature, 64);
 	m.hello.generation = UINT64_MAX;
-	m.hello.addr = (struct peer_addr){.family = 6, .ip = {1, 2, [15] = 16}, .port = 7946};
+	m.hello.addrs = (struct peer_addrs){
+	        4, {{6, {1, 2, [15] = 16}, 7946}, {4, {1, 2, 3, 4}, 1}, {6, {1}, 2}, {6, {2}, 3}}};
 	roundtrip(&m, &back);
 	assert_true(back.hello.identified && back.hello.dialable);
 	assert_memory_equal(&back.hello.id, &m.hello.id, 32);
 	assert_memory_equal(back.hello.signature, m.hello.signature, 64);
 	assert_true(back.hello.generation == UINT64_MAX);
-	same_addr(&back.hello.addr, &m.hello.addr);
+	same_addrs(&back.hello.addrs, &m.hello.addrs);
 
 	m = (struct wire_message){.kind = WIRE_REFUSE, .refusal.why = WHY_PROTOCOL};
 	memset(m.refusal.words, 'x', WIRE_WORDS_MAX);
@@ -288,15 +309,16 @@ static void test_session_messages_come_back(void **state)
 /* What peers of other versions agree on must not change by accident. */
 static void test_the_bytes_are_these(void **state)
 {
-	static const uint8_t expected[] = "\x94\x00\xcd\x01\x00\xc4\x20"
-	                                  "\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11"
-	                                  "\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11"
-	                                  "\x11\x11\x11\x11\x91\x9f\x00\xc4\x20"
-	                                  "\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22"
-	                                  "\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22"
-	                                  "\x22\x22\x22\x22\x01\x02\x03\x04\x02\xc4\x06\x0a\x00\x00"
-	                                  "\x05\x1f\x0a\x05\x06\x07\x08\x09\xca\x3f\x80\x00\x00\xc4"
-	                                  "\x40";
+	static const uint8_t expected[] =
+	        "\x94\x00\xcd\x01\x00\xc4\x20"
+	        "\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11"
+	        "\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11\x11"
+	        "\x11\x11\x11\x11\x91\x9f\x00\xc4\x20"
+	        "\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22"
+	        "\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22"
+	        "\x22\x22\x22\x22\x01\x02\x03\x04\x02\x91\xc4\x06\x0a\x00\x00"
+	        "\x05\x1f\x0a\x05\x06\x07\x08\x09\xca\x3f\x80\x00\x00\xc4"
+	        "\x40";
 	struct gossip_message m = {.kind = MESSAGE_PING, .nonce = 256, .n_updates = 1};
 	struct member_record *r = &m.update[0].record;
 	uint8_t out[WIRE_BYTES_MAX];
@@ -309,7 +331,7 @@ static void test_the_bytes_are_these(void **state)
 	r->incarnation = 3;
 	r->version = 4;
 	r->dialable = true;
-	r->addr = (struct peer_addr){4, {10, 0, 0, 5}, 7946};
+	r->addrs = (struct peer_addrs){1, {{4, {10, 0, 0, 5}, 7946}}};
 	r->protocol_min = 5;
 	r->protocol_max = 6;
 	r->status = (struct member_status){7, 8, 9, 1.0f};
@@ -438,6 +460,19 @@ static void address(const char *bytes, size_t n, const char *words)
 	refused(m.bytes, m.len, ERR_FORMAT, words);
 }
 
+/* The start of a GOSSIP with one record, up to its addresses. */
+static void addresses(const char *bytes, size_t n, const char *words)
+{
+	struct made m = {.len = 0};
+	PUT(&m, "\x92\x04\x91\x9f\x00");
+	put_bin(&m, 32, 1);
+	PUT(&m, "\x01\x02\x03\x04\x02");
+	put(&m, bytes, n);
+	PUT(&m, "\x05\x06\x07\x08\x09\xca\x3f\x80\x00\x00");
+	put_bin(&m, 64, 2);
+	refused(m.bytes, m.len, ERR_FORMAT, words);
+}
+
 /* A GOSSIP with one record, in which the bytes between two fixed parts are given. */
 static void record(const char *generation, const char *flags, const char *protocol,
         const char *loss, size_t loss_len, const char *words)
@@ -449,7 +484,7 @@ static void record(const char *generation, const char *flags, const char *protoc
 	put(&m, generation, 1);
 	PUT(&m, "\x02\x03\x04");
 	put(&m, flags, 1);
-	PUT(&m, "\xc4\x00");
+	PUT(&m, "\x90");
 	put(&m, protocol, 2);
 	PUT(&m, "\x07\x08\x09");
 	put(&m, loss, loss_len);
@@ -469,6 +504,11 @@ static void test_ranges(void **state)
 	address("\xc4\x13\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1", 21, "at most 18");
 	address("\xa0", 1, "text, not bytes");
 	address("\xc5\x00\x06\x7f\0\0\1\1\1", 9, "shortest");
+#define FOUR "\xc4\x06\x7f\0\0\1\1\1"
+	addresses("\x95" FOUR FOUR FOUR FOUR FOUR, 41, "at most 4");
+	addresses("\x92" FOUR "\xc4\x00", 11, "0 bytes, not 6 or 18");
+	addresses("\x91\xc4\x06\x7f\0\0\1\0\0", 9, "port 0");
+	addresses(FOUR, 8, "an array");
 
 	record("\x01", "\x03", "\x05\x05", "\xca\0\0\0\0", 5, NULL);
 	record("\x00", "\x03", "\x05\x05", "\xca\0\0\0\0", 5, "generation: 0");
