@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Agents in network namespaces, where links can be cut: whole or in one direction, a firewall that
-# lets nobody in, IPv6. Everything is done with iproute2 alone:
+# lets nobody in, IPv6, IPv4 and IPv6 at once. Everything is done with iproute2 alone:
 #
 #     a wire cut       the link between two bridges is taken down
 #     one direction    a false, permanent neighbour: frames to it go to nobody
@@ -200,5 +200,44 @@ no_ports() {
 	check "both leave" all_leave
 }
 
-for s in partition one_way firewall six no_ports; do scenario $s; done
+# Without settings an agent hears both families, and tells both addresses if it has them.
+stacks() {
+	if [ ! -e /proc/net/if_inet6 ]; then
+		check "both families # SKIP this machine has no IPv6" true
+		return
+	fi
+	check "a network" hub hubd || return
+	local i all=(d1 d2 d3 d4)
+	for i in 1 2 3 4; do plug hubd "d$i" "$i"; done
+	ip -n "$space-d2" addr del fd77::2/64 dev eth
+	ip -n "$space-d3" addr del 10.77.0.3/24 dev eth
+	at d1
+	check "an agent with IPv4 and IPv6" begin_and_ready d1
+	local p=${port[d1]}
+	check "tells peers both addresses" await d1 -- "addrs.0=10.77.0.1:$p" \
+		"addrs.1=[fd77::1]:$p"
+	check "and so does its line to join" \
+		grep -qF -- "--seed 10.77.0.1:$p --seed '[fd77::1]:$p'" "$dir/d1.out"
+	at d2
+	check "one with IPv4 alone" begin_and_ready d2 --seed "10.77.0.1:$p"
+	at d3
+	check "one with IPv6 alone" begin_and_ready d3 --seed "[fd77::1]:$p"
+	check "find it" await d2 d3 -- "${id[d1]}:state=alive"
+	check "and it finds them" await d1 -- "${id[d2]}:addr=10.77.0.2:$p" \
+		"${id[d3]}:addr=[fd77::3]:$p" peers.alive=2
+	at d4
+	check "one that names an address where nobody is, first" begin_and_ready d4 \
+		--advertise "10.77.0.99:$p" --advertise "[fd77::4]:$p" --seed "10.77.0.1:$p"
+	check "is reached by its other one" await d1 d3 -- "${id[d4]}:addr=[fd77::4]:$p" \
+		"${id[d4]}:state=alive"
+	check "all know all" await "${all[@]}" -- peers.alive=3
+	for i in 2 3 4; do
+		check "d$i was never taken for dead" not_said d1 "$(of failed "d$i")"
+	done
+	crash d4
+	check "until it was" await d1 d3 -- "${id[d4]}:state=dead"
+	check "all leave" all_leave
+}
+
+for s in partition one_way firewall six no_ports stacks; do scenario $s; done
 finish
