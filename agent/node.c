@@ -85,9 +85,9 @@ static void tell(struct node *n, const struct gossip_notice *x)
 		peer_addr_text(&v.addrs.at[0], addr);
 	switch (x->kind) {
 	case NOTICE_SAME_KEY:
-		log_error(
-		        "same-key %s: another process runs with this agent's key; stop one of the "
-		        "two, or give it a state directory of its own",
+		log_error("same-key %s: this agent's identity was copied, and another process runs "
+		          "with it: stop one of the two, remove identity.key from its state "
+		          "directory, and start it again",
 		        id);
 		break;
 	case NOTICE_REFUSED:
@@ -99,7 +99,7 @@ static void tell(struct node *n, const struct gossip_notice *x)
 		break;
 	case NOTICE_GENERATION:
 		log_warn("generation %llu: peers knew a later one of this agent than its state "
-		         "directory",
+		         "directory: that is an old copy, or another process runs with it",
 		        (unsigned long long)x->value);
 		break;
 	default:

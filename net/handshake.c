@@ -142,10 +142,39 @@ static bool identify(struct conn *c, const struct wire_hello *h)
 	return true;
 }
 
+/* A dialler that hears its own id: is the listener one of our own connections? */
+static void look_for_ourselves(struct conn *c)
+{
+	for (struct conn *o = c->t->conns; o; o = o->next)
+		if (!o->initiator && noise_meets(&c->noise, &o->noise))
+			c->ourselves = o->ourselves = true;
+}
+
+/* The peer has our key: it is this process, by a seed that is its own address, or a copy. */
+static void meet_ourselves(struct conn *c)
+{
+	char a[64];
+	peer_addr_text(&c->remote, a);
+	if (c->ourselves) {
+		transport__say(c->t, TRANSPORT_DEBUG, "%s is this agent itself", a);
+		conn__bye(c, WHY_SELF, "you dialled yourself");
+		return;
+	}
+	transport__say(c->t, TRANSPORT_WARN,
+	        "copied identity: another process, at %s, runs with this agent's identity: stop "
+	        "one "
+	        "of the two, remove identity.key from its state directory, and start it again",
+	        a);
+	conn__bye(c, WHY_SELF, "your identity is a copy of mine, or mine of yours");
+}
+
 static void finish(struct conn *c)
 {
 	uint8_t send[32], receive[32], hash[NOISE_HASH_BYTES];
 	size_t room = frame_reader_bytes(0);
+	const bool self = peer_id_equal(&c->id, &c->t->config.identity->id);
+	if (self && c->initiator)
+		look_for_ourselves(c);
 	int rc = noise_split(&c->noise, send, receive, hash);
 	c->buf = malloc(room);
 	if (rc == 0 && c->buf)
@@ -170,9 +199,8 @@ static void finish(struct conn *c)
 	c->up_ms = transport__now(c->t);
 	if (c->initiator)
 		backoff_worked(&c->t->backoff, &c->remote);
-	const struct transport_config *k = &c->t->config;
-	if (peer_id_equal(&c->id, &k->identity->id))
-		conn__bye(c, WHY_SELF, "you dialled yourself");
+	if (self)
+		meet_ourselves(c);
 	else if (!transport__permits(c->t, &c->id))
 		conn__bye(c, WHY_LIST, "you are not on my list of agents");
 	else

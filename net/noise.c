@@ -330,6 +330,12 @@ void noise_close(struct noise *n)
 	(void)fail(n, 0);
 }
 
+bool noise_meets(const struct noise *initiator, const struct noise *responder)
+{
+	return !sodium_is_zero(responder->re, NOISE_KEY_BYTES) &&
+	       memcmp(initiator->e_public, responder->re, NOISE_KEY_BYTES) == 0;
+}
+
 void noise__set_ephemeral(struct noise *n, const uint8_t secret[NOISE_KEY_BYTES])
 {
 	memcpy(n->e, secret, NOISE_KEY_BYTES);

@@ -103,6 +103,9 @@ int noise_split(struct noise *n, uint8_t send[NOISE_KEY_BYTES], uint8_t receive[
  * next call on n. */
 const uint8_t *noise_remote_static(const struct noise *n);
 
+/* Whether these two, which are not done, are the ends of one handshake. */
+bool noise_meets(const struct noise *initiator, const struct noise *responder);
+
 /* For tests with published vectors only: the ephemeral key that the next e of ours will be. */
 void noise__set_ephemeral(struct noise *n, const uint8_t secret[NOISE_KEY_BYTES]);
 

@@ -237,7 +237,9 @@ static void session_message(struct transport *t, struct conn *c, const struct wi
 		if (cb->exchange_cb && !t->closing)
 			cb->exchange_cb(cb->arg, &c->id, &m->exchange);
 	} else if (m->kind == WIRE_BYE) {
-		if (m->refusal.why != WHY_DUPLICATE && m->refusal.why != WHY_LEAVING)
+		/* Of SELF we have spoken ourselves. */
+		if (m->refusal.why != WHY_DUPLICATE && m->refusal.why != WHY_LEAVING &&
+		        m->refusal.why != WHY_SELF)
 			transport__say(
 			        t, TRANSPORT_WARN, "a peer says goodbye: %s", m->refusal.words);
 		c->explained = true;

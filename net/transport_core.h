@@ -49,6 +49,7 @@ struct conn {
 	bool explained;  /* why it failed has been said */
 	bool handed_out; /* a bulk connection of which bulk_cb was told */
 	bool announced;  /* up_cb was called for it */
+	bool ourselves;  /* its other end is one of our own connections */
 	int slot;        /* of the budget, -1: none */
 	struct peer_addr remote;
 	struct peer_addrs rest; /* to be dialled if there is no connection here */

@@ -68,7 +68,7 @@ enum wire_kind {
 enum wire_why {
 	WHY_OTHER,
 	WHY_PROTOCOL,  /* no protocol version, or no cipher, in common */
-	WHY_SELF,      /* you dialled yourself */
+	WHY_SELF,      /* you dialled yourself, or a copy of you */
 	WHY_DUPLICATE, /* another connection of this pair stands */
 	WHY_LIST,      /* not on the allow-list, or on the block-list */
 	WHY_BUSY,      /* no room; try again later */

@@ -98,7 +98,8 @@ same_key() {
 	check "two agents with one key" start k0 --seed "127.0.0.1:${port[k2]}"
 	check "start" start k1 --seed "127.0.0.1:${port[k2]}"
 	# The news of a raised generation may have to wait for a whole-state exchange, and twice.
-	check "both are told" patient 120 await_log '"msg":"same-key' k0 k1
+	check "both are told that it was copied, and what to do" patient 120 await_log \
+		'"msg":"same-key .* identity was copied, .* remove identity.key' k0 k1
 	crash k1
 	check "when one is gone the other is alive" await k2 -- "${id[k0]}:state=alive"
 	check "the rest leave" all_leave

@@ -58,6 +58,36 @@ static uint64_t dropped(const struct pair *p, int i)
 	return transport_counters(p->side[i].t).messages_dropped;
 }
 
+static bool both_copied(const struct pair *p)
+{
+	return p->side[0].copied > 0 && p->side[1].copied > 0;
+}
+
+/* The connection to its own address is gone from both ends. */
+static bool first_is_rid_of_itself(const struct pair *p)
+{
+	return transport_counters(p->side[0].t).streams_accepted > 0 && p->side[0].t->conns == NULL;
+}
+
+/* One key at both ends: a copy of the identity, unless both ends are ours. */
+static void a_copied_identity_is_called_that(void **state)
+{
+	static struct pair p;
+	one_key = true;
+	pair_open(&p, *state);
+	one_key = false;
+	struct gossip_send s = {.channel = CHANNEL_STREAM,
+	        .addrs = one(transport_bound(p.side[0].t)),
+	        .message = {.kind = MESSAGE_GOSSIP}};
+	transport_send(p.side[0].t, &s);
+	assert_true(await(&p, first_is_rid_of_itself));
+	assert_int_equal(p.side[0].copied, 0);
+	transport_send(p.side[1].t, &s);
+	assert_true(await(&p, both_copied));
+	assert_int_equal(p.side[0].ups + p.side[1].ups, 0);
+	pair_close(&p);
+}
+
 static void bulk_connections_open_beside_a_stream(void **state)
 {
 	static struct pair p;
@@ -282,6 +312,7 @@ static void no_exchange_in_datagrams(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(a_copied_identity_is_called_that),
 	        cmocka_unit_test(bulk_connections_open_beside_a_stream),
 	        cmocka_unit_test(a_late_bulk_says_what_it_is_for),
 	        cmocka_unit_test(a_bulk_that_fails_says_for_what),

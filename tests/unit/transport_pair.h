@@ -21,6 +21,7 @@ struct side {
 	struct peer_addr from;    /* of the last gossip */
 	int ups, gossips, posts, bulks, bulks_failed;
 	struct exchange_message post; /* the last one */
+	int copied;                   /* was told that its identity is a copy */
 	/* of each bulk connection that has come */
 	int fd[BULKS];
 	bool we_dialled[BULKS];
@@ -90,19 +91,26 @@ static inline void on_bulk(void *arg, const struct peer_id *id, uint64_t exchang
 	s->keys[s->bulks++] = *keys;
 }
 
+static inline void on_say(void *arg, enum transport_level level, const char *text)
+{
+	((struct side *)arg)->copied +=
+	        level == TRANSPORT_WARN && strncmp(text, "copied identity: ", 17) == 0;
+}
+
 static inline void on_closed(void *arg)
 {
 	((struct pair *)arg)->closed++;
 }
 
 static bool dual_stack; /* of the sides that are opened */
+static bool one_key;    /* the second has the first one's identity */
 
 static inline void open_side(struct pair *p, int i, const char *dir)
 {
 	struct side *s = &p->side[i];
 	char path[300];
 	struct err e = {0};
-	snprintf(path, sizeof path, "%s/side%d", dir, i);
+	snprintf(path, sizeof path, "%s/side%d", dir, one_key ? 0 : i);
 	if (identity_open(&s->identity, path, &e) != 0)
 		fail_msg("%s", e.msg);
 	s->pair = p;
@@ -119,7 +127,8 @@ static inline void open_side(struct pair *p, int i, const char *dir)
 	                .message_cb = on_message,
 	                .up_cb = on_up,
 	                .exchange_cb = on_exchange,
-	                .bulk_cb = on_bulk}};
+	                .bulk_cb = on_bulk,
+	                .say_cb = on_say}};
 	struct sockaddr_in *in = (void *)&c.listen;
 	in->sin_family = AF_INET;
 	in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
