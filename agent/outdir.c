@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A run's folder: its lock, its checkpoints by number, and which of them may go.
+/* A run's folder: its lock, its checkpoints by the steps inside them, and which of them may go.
  *
  * Files are written elsewhere, each atomically, so whatever stands under its final name was whole
  * once. What may go wrong: two processes by mistake in one folder (flock, which the kernel lets go
@@ -107,30 +107,58 @@ void outdir_close(struct outdir *o)
 	o->lock = -1;
 }
 
+struct entry {
+	uint64_t name, step; /* the number in its name, and the step inside the file */
+};
+
+/* Of two copies the one that is named rightly comes first. */
 static int newest_first(const void *a, const void *b)
 {
-	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	const struct entry *x = a, *y = b;
 
-	return (x < y) - (x > y);
+	if (x->step != y->step)
+		return x->step < y->step ? 1 : -1;
+	if ((x->name == x->step) != (y->name == y->step))
+		return x->name == x->step ? -1 : 1;
+	return (x->name < y->name) - (x->name > y->name);
 }
 
-int outdir_list(const struct outdir *o, uint64_t **steps, int *n, struct err *e)
+/* By its metadata alone; where they cannot be read, its name has to do. */
+static uint64_t step_inside(const struct outdir *o, uint64_t name)
+{
+	char path[OUTDIR_PATH];
+	struct st_file f;
+	struct err e;
+	const char *text;
+	uint64_t step;
+
+	if (st_open_meta(&f, outdir_checkpoint(o, name, path), &e) != 0)
+		return name;
+	text = st_meta(&f, "step");
+	if (text == NULL || !text_u64(text, &step))
+		step = name;
+	st_close(&f);
+	return step;
+}
+
+int outdir_list(const struct outdir *o, uint64_t **names, int *n, struct err *e)
 {
 	DIR *dir = opendir(o->path);
-	uint64_t *list = NULL, step;
+	struct entry *list = NULL;
+	uint64_t name;
 	int count = 0, room = 0;
 	struct dirent *d;
 
-	*steps = NULL;
+	*names = NULL;
 	*n = 0;
 	if (dir == NULL)
 		return err_errno(e, "%s", o->path);
 	while ((d = readdir(dir)) != NULL) {
-		if (!checkpoint_name(d->d_name, &step))
+		if (!checkpoint_name(d->d_name, &name))
 			continue;
 		if (count == room) {
 			room = room > 0 ? 2 * room : 16;
-			uint64_t *more = realloc(list, (size_t)room * sizeof *list);
+			struct entry *more = realloc(list, (size_t)room * sizeof *list);
 
 			if (more == NULL) {
 				free(list);
@@ -139,12 +167,18 @@ int outdir_list(const struct outdir *o, uint64_t **steps, int *n, struct err *e)
 			}
 			list = more;
 		}
-		list[count++] = step;
+		list[count++] = (struct entry){name, step_inside(o, name)};
 	}
 	closedir(dir);
-	if (count > 0)
-		qsort(list, (size_t)count, sizeof *list, newest_first);
-	*steps = list;
+	if (count == 0)
+		return 0;
+	qsort(list, (size_t)count, sizeof *list, newest_first);
+	*names = calloc((size_t)count, sizeof **names);
+	for (int i = 0; *names != NULL && i < count; i++)
+		(*names)[i] = list[i].name;
+	free(list);
+	if (*names == NULL)
+		return err_set(e, ERR_NOMEM, "no memory for a list of files");
 	*n = count;
 	return 0;
 }
@@ -167,8 +201,8 @@ static int put_aside(const char *path, struct err *e)
 int outdir_newest(const struct outdir *o, struct checkpoint *c, char path[OUTDIR_PATH],
         outdir_damaged_cb damaged_cb, void *arg, struct err *e)
 {
-	uint64_t *steps;
-	int n, rc = outdir_list(o, &steps, &n, e);
+	uint64_t *names;
+	int n, rc = outdir_list(o, &names, &n, e);
 
 	if (rc != 0)
 		return rc;
@@ -176,7 +210,7 @@ int outdir_newest(const struct outdir *o, struct checkpoint *c, char path[OUTDIR
 	for (int i = 0; i < n && rc == ERR_NOTFOUND; i++) {
 		struct err why;
 
-		rc = checkpoint_open(c, outdir_checkpoint(o, steps[i], path), &why);
+		rc = checkpoint_open(c, outdir_checkpoint(o, names[i], path), &why);
 		if (rc == 0)
 			break;
 		if (!damaged(rc)) {
@@ -191,19 +225,19 @@ int outdir_newest(const struct outdir *o, struct checkpoint *c, char path[OUTDIR
 	}
 	if (rc == ERR_NOTFOUND)
 		err_set(e, rc, "%s: no whole checkpoint", o->path);
-	free(steps);
+	free(names);
 	return rc;
 }
 
 int outdir_rotate(const struct outdir *o, int64_t keep, struct err *e)
 {
 	char path[OUTDIR_PATH];
-	uint64_t *steps;
-	int n, rc = outdir_list(o, &steps, &n, e);
+	uint64_t *names;
+	int n, rc = outdir_list(o, &names, &n, e);
 
 	for (int i = 0; rc == 0 && i < n; i++)
-		if (i >= keep && unlink(outdir_checkpoint(o, steps[i], path)) != 0)
+		if (i >= keep && unlink(outdir_checkpoint(o, names[i], path)) != 0)
 			rc = err_errno(e, "%s: remove", path);
-	free(steps);
+	free(names);
 	return rc;
 }

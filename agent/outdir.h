@@ -28,8 +28,9 @@ struct outdir {
 int outdir_open(struct outdir *o, const char *path, struct err *e) MUST_CHECK;
 void outdir_close(struct outdir *o);
 
-/* The steps of the checkpoints there, newest first; malloc'd and the caller's. */
-int outdir_list(const struct outdir *o, uint64_t **steps, int *n, struct err *e) MUST_CHECK;
+/* The numbers in the names of the checkpoints there, by the steps inside the files, newest first: a
+ * copied or renamed one is as new as its content. malloc'd and the caller's. */
+int outdir_list(const struct outdir *o, uint64_t **names, int *n, struct err *e) MUST_CHECK;
 
 /* "OUT/checkpoint-000000001200.safetensors", or the file of that name. */
 const char *outdir_checkpoint(const struct outdir *o, uint64_t step, char out[OUTDIR_PATH]);

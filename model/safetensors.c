@@ -254,6 +254,21 @@ static int header_length(const uint8_t *p, uint64_t len, size_t *out, struct err
 	return 0;
 }
 
+static int read_json(struct st_file *f, const uint8_t *header, size_t n, struct err *e)
+{
+	int rc = st__scan_header(header, n, e);
+	if (rc)
+		return rc;
+	/* A copy with zeros behind it: some versions of cJSON look a byte beyond a given length. */
+	char *text = calloc(1, n + 8);
+	if (!text)
+		return err_set(e, ERR_NOMEM, "no memory for a header of %zu bytes", n);
+	memcpy(text, header, n);
+	f->json = cJSON_ParseWithLengthOpts(text, n + 1, NULL, true);
+	free(text);
+	return f->json ? 0 : err_set(e, ERR_FORMAT, "the header is not valid JSON");
+}
+
 int st_parse(struct st_file *f, const void *bytes, size_t len, struct err *e)
 {
 	const uint8_t *p = bytes;
@@ -261,18 +276,9 @@ int st_parse(struct st_file *f, const void *bytes, size_t len, struct err *e)
 	memset(f, 0, sizeof *f);
 	int rc = header_length(p, len, &n, e);
 	if (!rc)
-		rc = st__scan_header(p + 8, n, e);
-	if (rc)
-		return rc;
-	/* A copy with zeros behind it: some versions of cJSON look a byte beyond a given length. */
-	char *text = calloc(1, n + 8);
-	if (!text)
-		return err_set(e, ERR_NOMEM, "no memory for a header of %zu bytes", n);
-	memcpy(text, p + 8, n);
-	f->json = cJSON_ParseWithLengthOpts(text, n + 1, NULL, true);
-	free(text);
-	rc = f->json ? read_members(f, p + 8 + n, len - 8 - n, e)
-	             : err_set(e, ERR_FORMAT, "the header is not valid JSON");
+		rc = read_json(f, p + 8, n, e);
+	if (!rc)
+		rc = read_members(f, p + 8 + n, len - 8 - n, e);
 	if (rc)
 		st_close(f);
 	return rc;
@@ -294,7 +300,7 @@ static int read_exactly(int fd, uint8_t *to, size_t len, struct err *e)
 }
 
 /* The header's length is looked at first, so that a wrong file of any size is refused unread. */
-static int read_file(int fd, uint8_t **map, size_t *len, struct err *e)
+static int read_file(int fd, bool whole, uint8_t **map, size_t *len, struct err *e)
 {
 	struct stat st;
 	uint8_t head[8];
@@ -307,6 +313,8 @@ static int read_file(int fd, uint8_t **map, size_t *len, struct err *e)
 		rc = header_length(head, *len, &n, e);
 	if (rc)
 		return rc;
+	if (!whole)
+		*len = 8 + n;
 	*map = malloc(*len);
 	if (!*map)
 		return err_set(e, ERR_NOMEM, "no memory for %zu bytes", *len);
@@ -314,7 +322,18 @@ static int read_file(int fd, uint8_t **map, size_t *len, struct err *e)
 	return read_exactly(fd, *map + 8, *len - 8, e);
 }
 
-int st_open(struct st_file *f, const char *path, struct err *e)
+static int parse_meta(struct st_file *f, const uint8_t *bytes, size_t len, struct err *e)
+{
+	int rc = read_json(f, bytes + 8, len - 8, e);
+	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(f->json, "__metadata__");
+	if (!rc && meta)
+		rc = read_meta(f, meta, e);
+	if (rc)
+		st_close(f);
+	return rc;
+}
+
+static int open_file(struct st_file *f, const char *path, bool whole, struct err *e)
 {
 	uint8_t *map = NULL;
 	size_t len = 0;
@@ -324,11 +343,11 @@ int st_open(struct st_file *f, const char *path, struct err *e)
 		rc = err_errno(e, "open");
 		goto out;
 	}
-	rc = read_file(fd, &map, &len, e);
+	rc = read_file(fd, whole, &map, &len, e);
 	close(fd);
 	if (!rc)
-		rc = st_parse(f, map, len, e);
-	if (rc)
+		rc = whole ? st_parse(f, map, len, e) : parse_meta(f, map, len, e);
+	if (rc || !whole)
 		free(map);
 	else
 		f->map = map, f->map_bytes = len;
@@ -336,6 +355,16 @@ out:
 	if (rc)
 		err_prefix(e, "%s", path);
 	return rc;
+}
+
+int st_open(struct st_file *f, const char *path, struct err *e)
+{
+	return open_file(f, path, true, e);
+}
+
+int st_open_meta(struct st_file *f, const char *path, struct err *e)
+{
+	return open_file(f, path, false, e);
 }
 
 void st_close(struct st_file *f)

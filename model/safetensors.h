@@ -47,7 +47,10 @@ struct st_file {
 /* Reads path and checks it whole (not the values). */
 int st_open(struct st_file *f, const char *path, struct err *e) MUST_CHECK;
 
-/* The same over bytes in memory, which stay the caller's and must outlive f. */
+/* The header's metadata alone: no tensors, and nothing said of the data behind it. */
+int st_open_meta(struct st_file *f, const char *path, struct err *e) MUST_CHECK;
+
+/* The same as st_open over bytes in memory, which stay the caller's and must outlive f. */
 int st_parse(struct st_file *f, const void *bytes, size_t len, struct err *e) MUST_CHECK;
 
 void st_close(struct st_file *f);

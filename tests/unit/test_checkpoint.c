@@ -478,6 +478,50 @@ static void test_folder(void **state)
 	arch_close(&s.arch);
 }
 
+static void no_damage(const char *path, const struct err *why, void *arg)
+{
+	(void)path, (void)arg;
+	fail_msg("%s", why->msg);
+}
+
+/* A copy or a new name makes a checkpoint neither newer nor safe from rotation. */
+static void test_step_inside_counts(void **state)
+{
+	char out[300], path[OUTDIR_PATH], to[OUTDIR_PATH];
+	struct outdir o;
+	struct sample s;
+	struct checkpoint c;
+	struct err e;
+	uint64_t *names;
+	int n;
+
+	sample_init(&s);
+	s.source.state.best_step = 0;
+	snprintf(out, sizeof out, "%s/renamed", (char *)*state);
+	assert_int_equal(outdir_open(&o, out, &e), 0);
+	for (uint64_t step = 10; step <= 30; step += 10) {
+		s.source.state.step = step;
+		assert_int_equal(
+		        checkpoint_write(outdir_checkpoint(&o, step, path), &s.source, &e), 0);
+	}
+	outdir_checkpoint(&o, 10, path);
+	assert_int_equal(rename(path, outdir_checkpoint(&o, 99, to)), 0);
+	assert_int_equal(link(outdir_checkpoint(&o, 20, path), outdir_checkpoint(&o, 98, to)), 0);
+	assert_int_equal(outdir_newest(&o, &c, path, no_damage, NULL, &e), 0);
+	assert_int_equal(c.state.step, 30);
+	checkpoint_close(&c);
+	assert_int_equal(outdir_list(&o, &names, &n, &e), 0);
+	assert_int_equal(n, 4);
+	assert_true(names[0] == 30 && names[1] == 20 && names[2] == 98 && names[3] == 99);
+	free(names);
+	assert_int_equal(outdir_rotate(&o, 2, &e), 0);
+	assert_int_equal(outdir_list(&o, &names, &n, &e), 0);
+	assert_true(n == 2 && names[0] == 30 && names[1] == 20);
+	free(names);
+	outdir_close(&o);
+	arch_close(&s.arch);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -492,6 +536,7 @@ int main(void)
 	        cmocka_unit_test(test_wrong_tensors_are_named),
 	        cmocka_unit_test(test_numbers_are_strict),
 	        cmocka_unit_test(test_folder),
+	        cmocka_unit_test(test_step_inside_counts),
 	};
 
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
