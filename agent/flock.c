@@ -457,7 +457,11 @@ static int read_manifest(struct flock_agent *f, struct err *e)
 	        .model = hash(model.data, model.len),
 	        .init = f->c.init,
 	        .count = f->n_total,
-	        .total = f->total};
+	        .total = f->total,
+	        .optimizer = f->c.config->train.optim.kind,
+	        .mode = (uint64_t)f->c.config->gossip.exchange,
+	        .formats = (1u << CONVERT_FORMATS) - 1};
+	_Static_assert(OPTIM_SGD == 0 && OPTIM_ADAMW == 1, "manifest.c has their names");
 	f->model_hash = manifest_hash(&f->manifest);
 	buf_close(&model);
 	return 0;

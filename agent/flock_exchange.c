@@ -560,8 +560,7 @@ int flock__exchange_open(struct flock_agent *f, struct err *e)
 	        .n_groups = (uint8_t)f->groups->n,
 	        .offer_ms = 3000,
 	        .hold_ms = 4000,
-	        .settle_ms = 30000,
-	        .format_max = CONVERT_FORMATS - 1};
+	        .settle_ms = 30000};
 	randombytes_buf(&p.seed, sizeof p.seed);
 	randombytes_buf(&x.seed, sizeof x.seed);
 	flock__wire_used(&f->wire);

@@ -24,6 +24,7 @@ static void refuse(struct flock_agent *f, const struct peer_id *to, uint64_t exc
 {
 	struct exchange_message m = {.kind = EXCHANGE_BUSY, .exchange = exchange};
 	m.busy.why = (uint8_t)why;
+	m.busy.manifest = f->manifest;
 	strncpy(m.busy.words, words, EXCHANGE_WORDS_MAX);
 	node_post(f->node, to, &m);
 }

@@ -87,6 +87,7 @@ static void send_words(struct exchange *x, const struct peer_id *to, enum exchan
 {
 	struct exchange_message *m = exchange__send(x, to, k, exchange);
 	m->busy.why = (uint8_t)why;
+	m->busy.manifest = x->config.manifest;
 	exchange__words(m->busy.words, words);
 }
 
@@ -156,6 +157,11 @@ static bool committed(const struct exchange *x)
 
 /* ---- offers */
 
+static bool accepts(const struct exchange *x, uint8_t format)
+{
+	return format < 64 && x->config.manifest.formats >> format & 1;
+}
+
 static void begin(struct exchange *x, const struct peer_id *peer, uint64_t exchange, bool ours,
         const struct exchange_terms *agreed, uint64_t step, uint64_t deadline_ms)
 {
@@ -183,7 +189,7 @@ static void start(struct exchange *x, const struct exchange_event *e)
 {
 	const struct exchange_terms *ours = e->start.ours;
 	assert(x->state == EXCHANGE_IDLE && !peer_id_equal(&e->peer, &x->config.self));
-	assert(ours->mode < EXCHANGE_MODES && ours->format <= x->config.format_max);
+	assert(ours->mode < EXCHANGE_MODES && accepts(x, ours->format));
 	assert(ours->beta > 0 && ours->beta <= 1);
 	uint64_t exchange = 0;
 	while (exchange == 0)
@@ -204,9 +210,8 @@ static void refuse_unlike(struct exchange *x, const struct exchange_event *e)
 {
 	const struct exchange_message *m = e->received.message;
 	char words[EXCHANGE_WORDS_MAX + 1];
-	exchange__unlike(&m->terms.manifest, "yours", &x->config.manifest, "mine", words);
-	send_words(x, &e->peer, EXCHANGE_BUSY, m->exchange, EXCHANGE_UNLIKE, words);
-	exchange__unlike(&m->terms.manifest, "theirs", &x->config.manifest, "ours", words);
+	send_words(x, &e->peer, EXCHANGE_BUSY, m->exchange, EXCHANGE_UNLIKE, NULL);
+	exchange__unlike(&m->terms.manifest, &x->config.manifest, words);
 	if (x->state == EXCHANGE_IDLE) /* else our own offer crossed this one, and ends with it */
 		begin(x, &e->peer, m->exchange, false, &m->terms, 0, 0);
 	exchange__finish(x, OUTCOME_UNLIKE, EXCHANGE_UNLIKE, words, 0);
@@ -219,7 +224,7 @@ static enum exchange_why judge(struct exchange *x, const struct exchange_event *
 	uint64_t number = e->received.message->exchange;
 	if (manifest_compare(&t->manifest, &x->config.manifest) != MANIFEST_SAME)
 		return EXCHANGE_UNLIKE;
-	if (t->format > x->config.format_max || t->mode >= EXCHANGE_MODES)
+	if (!accepts(x, t->format) || t->mode >= EXCHANGE_MODES)
 		return EXCHANGE_UNKNOWN;
 	if (!(t->beta > 0 && t->beta <= 1) || exchange__recall(x, &e->peer, number) ||
 	        exchange__find_aside(x, &e->peer, number))
@@ -285,7 +290,7 @@ static void on_accept(struct exchange *x, const struct exchange_terms *t)
 	const struct exchange__current *c = &x->cur;
 	char words[EXCHANGE_WORDS_MAX + 1];
 	if (manifest_compare(&t->manifest, &x->config.manifest) != MANIFEST_SAME) {
-		exchange__unlike(&t->manifest, "theirs", &x->config.manifest, "ours", words);
+		exchange__unlike(&t->manifest, &x->config.manifest, words);
 		give_up(x, OUTCOME_UNLIKE, EXCHANGE_UNLIKE, words, 0);
 		return;
 	}
@@ -299,13 +304,20 @@ static void on_accept(struct exchange *x, const struct exchange_terms *t)
 	x->out->open = true;
 }
 
+/* That we are unlike is not believed: its manifest says it. */
 static void on_busy(struct exchange *x, const struct exchange_message *m)
 {
 	enum exchange_why why = m->busy.why < EXCHANGE_WHYS ? m->busy.why : EXCHANGE_OTHER;
-	if (why == EXCHANGE_WILLING)
+	bool same = manifest_compare(&m->busy.manifest, &x->config.manifest) == MANIFEST_SAME;
+	char words[EXCHANGE_WORDS_MAX + 1];
+	if (why == EXCHANGE_UNLIKE && !same) {
+		exchange__unlike(&m->busy.manifest, &x->config.manifest, words);
+		exchange__finish(x, OUTCOME_UNLIKE, why, words, 0);
+		return;
+	}
+	if (why == EXCHANGE_WILLING || why == EXCHANGE_UNLIKE)
 		why = EXCHANGE_OTHER;
-	exchange__finish(
-	        x, why == EXCHANGE_UNLIKE ? OUTCOME_UNLIKE : OUTCOME_BUSY, why, m->busy.words, 0);
+	exchange__finish(x, OUTCOME_BUSY, why, m->busy.words, 0);
 }
 
 static void on_open(struct exchange *x)

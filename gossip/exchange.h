@@ -30,32 +30,13 @@
 #include "agent/base/err.h"
 #include "agent/base/rng.h"
 #include "gossip/gossip.h"
+#include "gossip/manifest.h"
 
 #define EXCHANGE_GROUPS_MAX 32 /* groups of layers that are clipped by themselves */
 #define EXCHANGE_WORDS_MAX 160 /* bytes of text in a refusal, NUL not included */
 #define EXCHANGE_REMEMBERED 16 /* finished ones of which a late question is answered */
 #define EXCHANGE_ASIDE_MAX 16  /* unsettled ones that are put aside */
 #define EXCHANGE_SENDS_MAX 4   /* of one step */
-
-/* What must be equal before two agents may average. */
-struct manifest {
-	uint64_t run;   /* hash of the run's name */
-	uint64_t model; /* hash of the layers */
-	uint64_t init;  /* hash of the initial weights */
-	uint64_t count; /* parameters */
-	uint64_t total; /* samples of the whole run */
-};
-enum manifest_field {
-	MANIFEST_SAME,
-	MANIFEST_RUN,
-	MANIFEST_MODEL,
-	MANIFEST_COUNT,
-	MANIFEST_INIT,
-	MANIFEST_TOTAL
-};
-enum manifest_field manifest_compare(const struct manifest *a, const struct manifest *b);
-/* One number for member_status.model; never 0. */
-uint64_t manifest_hash(const struct manifest *m);
 
 enum exchange_mode { EXCHANGE_PAIR, EXCHANGE_PUSH, EXCHANGE_PULL, EXCHANGE_MODES };
 
@@ -99,7 +80,7 @@ enum exchange_why {
 	EXCHANGE_STALE, /* your clock is too far from mine */
 	EXCHANGE_APART, /* our parameters are too far from each other */
 	EXCHANGE_QUARANTINED,
-	EXCHANGE_UNLIKE,  /* manifests differ: words say in what */
+	EXCHANGE_UNLIKE,  /* manifests differ */
 	EXCHANGE_UNKNOWN, /* no such exchange, snapshot or format */
 	EXCHANGE_WHYS
 };
@@ -120,6 +101,8 @@ struct exchange_message {
 			uint8_t why; /* BUSY, ABORT; a number from a later version is EXCHANGE_OTHER
 			              */
 			char words[EXCHANGE_WORDS_MAX + 1];
+			struct manifest manifest; /* with EXCHANGE_UNLIKE: the speaker's, to be
+			                             compared by who hears it */
 		} busy;
 		struct {
 			uint8_t n;
@@ -253,14 +236,13 @@ struct exchange_actions {
 
 struct exchange_config {
 	struct peer_id self;
-	struct manifest manifest;
+	struct manifest manifest; /* its formats are those that offers may ask for */
 	uint8_t n_groups;
 	uint64_t seed;      /* random for each process: numbers must not come again */
 	uint32_t offer_ms;  /* until an offer is given up: 3000 */
 	uint32_t hold_ms;   /* until an unsettled one is put aside: 4000 */
 	uint32_t settle_ms; /* until an unsettled one is given up: 15000; longer than two steps of
 	                       the slowest trainer, which applies only between them */
-	uint8_t format_max; /* formats 0 … are known */
 };
 
 enum exchange_state {

@@ -117,9 +117,9 @@ uint64_t exchange__aside_time(struct exchange *x);
 
 /* ---- manifest.c */
 
-/* In what they differ; the names are what to call the two sides: "yours", "mine". */
-void exchange__unlike(const struct manifest *theirs, const char *their_name,
-        const struct manifest *ours, const char *our_name, char words[EXCHANGE_WORDS_MAX + 1]);
+/* In what they differ. */
+void exchange__unlike(const struct manifest *theirs, const struct manifest *ours,
+        char words[EXCHANGE_WORDS_MAX + 1]);
 /* Copies text (NULL: none), cut to what there is room for. */
 void exchange__words(char words[EXCHANGE_WORDS_MAX + 1], const char *from);
 

@@ -193,12 +193,15 @@ static void put_refusal(msgpack_packer *p, uint8_t kind, const struct wire_refus
 
 static void put_manifest(msgpack_packer *p, const struct manifest *m)
 {
-	put_array(p, 5);
+	put_array(p, 8);
 	put_uint(p, m->run);
 	put_uint(p, m->model);
 	put_uint(p, m->init);
 	put_uint(p, m->count);
 	put_uint(p, m->total);
+	put_uint(p, m->optimizer);
+	put_uint(p, m->mode);
+	put_uint(p, m->formats);
 }
 
 static void put_floats(msgpack_packer *p, const float *x, size_t n, float most)
@@ -243,8 +246,10 @@ static void put_gift(msgpack_packer *p, const struct exchange_message *m)
 static void put_exchange(msgpack_packer *p, const struct exchange_message *m)
 {
 	static const uint8_t fields[EXCHANGE_KINDS] = {12, 12, 5, 3, 4, 3, 3, 5, 4, 6, 13};
+	const bool refusal = m->kind == EXCHANGE_BUSY || m->kind == EXCHANGE_ABORT;
+	const bool unlike = refusal && m->busy.why == EXCHANGE_UNLIKE;
 	assert(m->kind < EXCHANGE_KINDS && m->exchange != 0);
-	put_array(p, fields[m->kind]);
+	put_array(p, fields[m->kind] + unlike);
 	put_uint(p, WIRE_EXCHANGE);
 	put_uint(p, m->kind);
 	put_uint(p, m->exchange);
@@ -258,6 +263,8 @@ static void put_exchange(msgpack_packer *p, const struct exchange_message *m)
 		assert(m->busy.why < EXCHANGE_WHYS);
 		put_uint(p, m->busy.why);
 		put_words(p, m->busy.words, EXCHANGE_WORDS_MAX);
+		if (unlike)
+			put_manifest(p, &m->busy.manifest);
 		return;
 	case EXCHANGE_END:
 		assert(m->end.n <= EXCHANGE_GROUPS_MAX);

@@ -4,6 +4,8 @@
  * enters: beta in (0, 1], factors in [0, 1], radii finite and not negative. What a number means to
  * us (is that our model? do we know that format?) is the core's to judge.
  *
+ * BUSY and ABORT have one element more where the reason is "unlike": the speaker's manifest.
+ *
  * What can fail: a kind from a later version (ERR_UNSUPPORTED, the message is ignored), and all
  * that can be wrong with a field. A reason from a later version is read as "other". */
 #include "gossip/exchange.h"
@@ -16,14 +18,17 @@
 
 static void get_manifest(struct wire_in *in, struct manifest *m)
 {
-	uint32_t n = wire__array(in, "manifest", 5, WIRE_VALUES_MAX);
+	uint32_t n = wire__array(in, "manifest", 8, WIRE_VALUES_MAX);
 	m->run = wire__uint(in, "run", ANY);
 	m->model = wire__uint(in, "model", ANY);
 	m->init = wire__uint(in, "init", ANY);
 	m->count = wire__uint(in, "count", ANY);
 	m->total = wire__uint(in, "total", ANY);
+	m->optimizer = wire__uint(in, "optimizer", ANY);
+	m->mode = wire__uint(in, "mode", ANY);
+	m->formats = wire__uint(in, "formats", ANY);
 	if (in->code == 0)
-		wire__skip(in, n - 5);
+		wire__skip(in, n - 8);
 }
 
 /* From 0 to most; a NaN is not. */
@@ -61,11 +66,19 @@ static void get_terms(struct wire_in *in, struct exchange_terms *t)
 	t->sketch_length = (uint16_t)wire__blob(in, "sketch", t->sketch, sizeof t->sketch);
 }
 
-static void get_busy(struct wire_in *in, struct exchange_message *m)
+/* Returns how many elements it has: one more with a manifest. */
+static uint32_t get_busy(struct wire_in *in, uint32_t n, struct exchange_message *m)
 {
 	uint64_t why = wire__uint(in, "why", ANY);
 	m->busy.why = why < EXCHANGE_WHYS ? (uint8_t)why : EXCHANGE_OTHER;
 	wire__words(in, m->busy.words, EXCHANGE_WORDS_MAX);
+	if (m->busy.why != EXCHANGE_UNLIKE)
+		return 5;
+	if (n < 6)
+		wire__wrong(in, ERR_FORMAT, "%u elements, at least 6", n);
+	else
+		get_manifest(in, &m->busy.manifest);
+	return 6;
 }
 
 static void get_fetch(struct wire_in *in, struct exchange_message *m)
@@ -100,8 +113,7 @@ static void get_body(struct wire_in *in, struct exchange_message *m)
 		get_terms(in, &m->terms);
 		return;
 	case EXCHANGE_BUSY:
-	case EXCHANGE_ABORT:
-		get_busy(in, m);
+	case EXCHANGE_ABORT: /* wire__exchange's */
 		return;
 	case EXCHANGE_END:
 		m->end.n =
@@ -157,6 +169,8 @@ uint32_t wire__exchange(struct wire_in *in, uint32_t n, struct exchange_message 
 		wire__wrong(in, ERR_FORMAT, "exchange: 0, at least 1");
 	if (n < kinds[kind].fields)
 		wire__wrong(in, ERR_FORMAT, "%u elements, at least %u", n, kinds[kind].fields);
+	if (in->code == 0 && (kind == EXCHANGE_BUSY || kind == EXCHANGE_ABORT))
+		return get_busy(in, n, m);
 	if (in->code == 0)
 		get_body(in, m);
 	return kinds[kind].fields;

@@ -48,7 +48,8 @@ static const char *const states[] = {"idle", "offered", "preparing", "moving", "
         "committed", "applying", "acking", "unsettled", NULL};
 static const char *const words[] = {"end", "commit", "ack", NULL};
 static const uint8_t word_kinds[] = {EXCHANGE_END, EXCHANGE_COMMIT, EXCHANGE_ACK};
-static const char *const fields[] = {"run", "model", "init", "count", "total", NULL};
+static const char *const fields[] = {
+        "run", "model", "init", "count", "total", "optimizer", "mode", "formats", NULL};
 static const char *const roles[] = {"take", "offer", NULL};
 
 static struct {
@@ -236,9 +237,10 @@ void __wrap_exchange_step(
 
 static void lie(struct manifest *m)
 {
-	uint64_t *const of[] = {&m->run, &m->model, &m->init, &m->count, &m->total};
-	if (rogue.field >= 0)
-		*of[rogue.field] += 1;
+	uint64_t *const of[] = {&m->run, &m->model, &m->init, &m->count, &m->total, &m->optimizer,
+	        &m->mode, &m->formats};
+	if (rogue.field >= 0) /* of the formats, one that nobody knows */
+		*of[rogue.field] = *of[rogue.field] == m->formats ? 1u << 20 : *of[rogue.field] + 1;
 }
 
 static bool is_donor(const struct peer_id *id)

@@ -17,6 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define EVENTS_MAX 2000
 #define GROUPS 2
 
+static const struct manifest ours = {1, 2, 3, 4, 5, 1, EXCHANGE_PAIR, 3};
+
 struct input {
 	const uint8_t *at;
 	size_t left;
@@ -67,13 +69,14 @@ static float take_factor(struct input *in)
 static struct exchange_terms take_terms(struct input *in)
 {
 	uint8_t b = take(in);
-	struct exchange_terms t = {.manifest = {1, 2, 3, 4, 5},
+	struct exchange_terms t = {.manifest = ours,
 	        .mode = b < 0xf0 ? b % EXCHANGE_MODES : b,
 	        .format = b >> 2 & 1,
 	        .final = b & 0x10,
 	        .beta = 0.5f};
 	if (b >= 0xe8) {
 		t.manifest.total = b & 1 ? 6 : 5;
+		t.manifest.formats = b & 4 ? 6 : 3;
 		t.format = b & 2 ? b : 0;
 		t.beta = take_factor(in);
 	}
@@ -97,6 +100,8 @@ static void take_message(struct input *in, struct life *l, struct exchange_messa
 	case EXCHANGE_BUSY:
 	case EXCHANGE_ABORT:
 		m->busy.why = take(in);
+		m->busy.manifest = ours;
+		m->busy.manifest.optimizer = b & 1;
 		memset(m->busy.words, b, sizeof m->busy.words);
 		break;
 	case EXCHANGE_END:
@@ -169,15 +174,14 @@ static bool take_event(struct input *in, struct life *l, struct exchange_event *
 {
 	switch (e->kind) {
 	case EXCHANGE_EVENT_START:
-		*t = (struct exchange_terms){.manifest = {1, 2, 3, 4, 5},
-		        .mode = take(in) % EXCHANGE_MODES,
-		        .beta = 0.5f};
+		*t = (struct exchange_terms){
+		        .manifest = ours, .mode = take(in) % EXCHANGE_MODES, .beta = 0.5f};
 		e->start.ours = t;
 		e->start.deadline_ms = take(in) * 100u;
 		return exchange_state(l->x) == EXCHANGE_IDLE && !peer_id_equal(&e->peer, &l->self);
 	case EXCHANGE_EVENT_RECEIVED:
 		take_message(in, l, m);
-		*t = (struct exchange_terms){.manifest = {1, 2, 3, 4, 5}, .beta = 0.5f};
+		*t = (struct exchange_terms){.manifest = ours, .beta = 0.5f};
 		e->received.message = m;
 		e->received.why = take(in) & 0x80 ? take(in) : EXCHANGE_WILLING;
 		e->received.ours = t;
@@ -246,13 +250,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(&l, 0, sizeof l);
 	l.self = take_id(&in);
 	struct exchange_config c = {.self = l.self,
-	        .manifest = {1, 2, 3, 4, 5},
+	        .manifest = ours,
 	        .n_groups = GROUPS,
 	        .seed = take(&in),
 	        .offer_ms = 3000,
 	        .hold_ms = 4000,
-	        .settle_ms = 15000,
-	        .format_max = 1};
+	        .settle_ms = 15000};
 	l.x = malloc(exchange_size());
 	demand(l.x != NULL);
 	exchange_init(l.x, &c);

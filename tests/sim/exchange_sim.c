@@ -6,7 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct manifest manifest = {.run = 1, .model = 2, .init = 3, .count = 4, .total = 5};
+static const struct manifest manifest = {.run = 1,
+        .model = 2,
+        .init = 3,
+        .count = 4,
+        .total = 5,
+        .formats = 1u << CONVERT_FP32 | 1u << CONVERT_BF16};
 
 void xsim_push(struct xsim *f, uint64_t after_ms, enum xsim_event_kind k, uint32_t a, uint32_t b)
 {
@@ -51,8 +56,7 @@ static void born(struct xsim *f, int i)
 	        .seed = rng_u64(&f->rng),
 	        .offer_ms = 3000,
 	        .hold_ms = XSIM_HOLD_MS,
-	        .settle_ms = XSIM_SETTLE_MS,
-	        .format_max = CONVERT_BF16};
+	        .settle_ms = XSIM_SETTLE_MS};
 	exchange_init(a->x, &c);
 	clip_init(&a->clip, XSIM_GROUPS);
 	a->alive = true;

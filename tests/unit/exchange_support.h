@@ -23,7 +23,14 @@ static inline struct peer_id id(uint8_t n)
 	return p;
 }
 
-static const struct manifest like = {.run = 1, .model = 2, .init = 3, .count = 4, .total = 1200000};
+static const struct manifest like = {.run = 1,
+        .model = 2,
+        .init = 3,
+        .count = 4,
+        .total = 1200000,
+        .optimizer = 1,
+        .mode = EXCHANGE_PAIR,
+        .formats = 3};
 
 static inline struct exchange_terms terms(enum exchange_mode mode)
 {
@@ -39,8 +46,7 @@ static inline void begin(struct fixture *f)
 	        .seed = 1,
 	        .offer_ms = 3000,
 	        .hold_ms = 4000,
-	        .settle_ms = 15000,
-	        .format_max = 1};
+	        .settle_ms = 15000};
 	memset(f, 0, sizeof *f);
 	f->x = malloc(exchange_size());
 	assert_non_null(f->x);
@@ -213,6 +219,21 @@ static inline void reach(
 	event(f, EXCHANGE_EVENT_APPLIED);
 	if (s == EXCHANGE_UNSETTLED)
 		event(f, EXCHANGE_EVENT_DOWN);
+}
+
+/* One of the peer's to us; why: what we think of it. */
+static inline void offer(struct fixture *f, struct exchange_terms t, enum exchange_why why)
+{
+	struct exchange_message m = {.kind = EXCHANGE_OFFER, .exchange = NUMBER, .terms = t};
+	struct exchange_terms ours = terms(EXCHANGE_PAIR);
+	f->number = NUMBER;
+	step(f, (struct exchange_event){.kind = EXCHANGE_EVENT_RECEIVED,
+	                .peer = f->peer,
+	                .received = {.message = &m,
+	                        .ours = &ours,
+	                        .why = (uint8_t)why,
+	                        .words = "so it is",
+	                        .deadline_ms = 9000}});
 }
 
 #endif

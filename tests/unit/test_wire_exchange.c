@@ -17,7 +17,8 @@ static uint64_t any_u64(struct rng *r)
 
 static struct manifest any_manifest(struct rng *r)
 {
-	return (struct manifest){any_u64(r), any_u64(r), any_u64(r), any_u64(r), any_u64(r)};
+	return (struct manifest){any_u64(r), any_u64(r), any_u64(r), any_u64(r), any_u64(r),
+	        any_u64(r), any_u64(r), any_u64(r)};
 }
 
 static void any_terms(struct rng *r, struct exchange_terms *t)
@@ -61,6 +62,8 @@ static void any_message(struct rng *r, struct exchange_message *m, uint8_t kind)
 	} else if (kind == EXCHANGE_BUSY || kind == EXCHANGE_ABORT) {
 		m->busy.why = (uint8_t)rng_below(r, EXCHANGE_WHYS);
 		memset(m->busy.words, 'w', rng_below(r, EXCHANGE_WORDS_MAX + 1));
+		if (m->busy.why == EXCHANGE_UNLIKE)
+			m->busy.manifest = any_manifest(r);
 	} else if (kind == EXCHANGE_END) {
 		m->end.n = (uint8_t)rng_below(r, EXCHANGE_GROUPS_MAX + 1);
 		for (int i = 0; i < m->end.n; i++)
@@ -171,7 +174,7 @@ static void test_the_longest_fit(void **state)
 			x->terms.beta = 1;
 			x->terms.sketch_length = GOSSIP_SKETCH_BYTES;
 		} else if (kind == EXCHANGE_BUSY || kind == EXCHANGE_ABORT) {
-			x->busy.why = EXCHANGE_WHYS - 1;
+			x->busy.why = EXCHANGE_UNLIKE;
 			x->busy.words[EXCHANGE_WORDS_MAX] = '\0';
 		} else if (kind == EXCHANGE_END) {
 			x->end.n = EXCHANGE_GROUPS_MAX;
@@ -205,7 +208,7 @@ static void test_the_longest_fit(void **state)
 	}
 }
 
-#define MANIFEST "\x95\x01\x02\x03\x04\x05"
+#define MANIFEST "\x98\x01\x02\x03\x04\x05\x01\x02\x03"
 #define ONE "\xca\x3f\x80\x00\x00"
 #define HALF "\xca\x3f\x00\x00\x00"
 #define NOTHING "\xca\x00\x00\x00\x00"
@@ -220,7 +223,8 @@ static void test_the_longest_fit(void **state)
 
 static bool is_the_manifest(const struct manifest *m)
 {
-	return m->run == 1 && m->model == 2 && m->init == 3 && m->count == 4 && m->total == 5;
+	return m->run == 1 && m->model == 2 && m->init == 3 && m->count == 4 && m->total == 5 &&
+	       m->optimizer == 1 && m->mode == 2 && m->formats == 3;
 }
 
 /* What peers of other versions agree on must not change by accident. */
@@ -241,6 +245,9 @@ static void test_the_bytes_are_these(void **state)
 	assert_string_equal(m->busy.words, "no");
 	DECODES("\x95\x46\x07\x01\x03\xa0", &w);
 	assert_true(m->kind == EXCHANGE_ABORT && m->busy.why == EXCHANGE_BUDGET);
+	DECODES("\x96\x46\x02\x01\x0b\xa0" MANIFEST, &w);
+	assert_true(m->kind == EXCHANGE_BUSY && m->busy.why == EXCHANGE_UNLIKE);
+	assert_true(is_the_manifest(&m->busy.manifest));
 	DECODES("\x93\x46\x03\xcd\x01\x00", &w);
 	assert_true(m->kind == EXCHANGE_OPEN && m->exchange == 256);
 	DECODES("\x94\x46\x04\x01\x92" HALF ONE, &w);
@@ -262,7 +269,7 @@ static void test_the_bytes_are_these(void **state)
 	assert_true(m->gift.optimizer == 12 && m->gift.vectors == 3 && m->gift.n == 1);
 	assert_true(m->gift.radius[0] == 0.5f && m->gift.radius[1] == 1);
 	/* A manifest may grow as well. */
-	DECODES("\x96\x46\x09\x01\x96\x01\x02\x03\x04\x05\xa3new\x06\x07", &w);
+	DECODES("\x96\x46\x09\x01\x99\x01\x02\x03\x04\x05\x01\x02\x03\xa3new\x06\x07", &w);
 	assert_true(is_the_manifest(&m->fetch.manifest) && m->fetch.snapshot == 6);
 }
 
@@ -306,7 +313,9 @@ static void test_ranges(void **state)
 	REFUSED("\x92\x46\x03", "exchange: 2 elements, at least 3");
 	REFUSED("\x93\x46\x00\x01", "offer: 3 elements, at least 12");
 	REFUSED("\x94\x46\x08\x01\x03", "settle: settlement: 3 is over 2");
-	REFUSED("\x96\x46\x09\x01\x94\x01\x02\x03\x04\x06\x07", "manifest: 4 elements");
+	REFUSED("\x96\x46\x09\x01\x97\x01\x02\x03\x04\x05\x01\x02\x06\x07", "manifest: 7 elements");
+	REFUSED("\x95\x46\x02\x01\x0b\xa0", "busy: 5 elements, at least 6");
+	REFUSED("\x96\x46\x07\x01\x0b\xa0\xc0", "abort: manifest: nil");
 	REFUSED("\x95\x46\x02\x01\xff\xa0", "busy: why: a negative number");
 	REFUSED("\x95\x46\x02\x01\x01\xc4\x00", "busy: words: bytes, not text");
 }
