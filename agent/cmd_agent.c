@@ -97,7 +97,7 @@ static int end_status(const struct agent *a)
 	if (!f)
 		return EXIT_OK;
 	if (a->code)
-		return exit_code(a->code, EXIT_FAILED);
+		return a->code == ERR_MISMATCH ? EXIT_CONFIG : exit_code(a->code, EXIT_FAILED);
 	if (!flock_unsaved(f))
 		return EXIT_OK;
 	log_error(

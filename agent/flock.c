@@ -23,6 +23,7 @@
 #define TICK_MS 100
 #define CANDIDATES_MS 200
 #define FRESH_STEPS 100 /* who has trained so many batches has something to give */
+#define ANSWER_MS 3000  /* that peers of another manifest have to tell it */
 #define SEEN_MS 700     /* from the first peer to the decision: the others' news */
 
 void flock__phase(struct flock_agent *f, enum flock_phase p)
@@ -45,31 +46,12 @@ void flock__candidates(struct flock_agent *f)
 		struct member_view v = gossip_member(g, i);
 		if (v.state != MEMBER_ALIVE || v.record.status.model == 0)
 			continue;
-		if (v.record.status.model != f->model_hash)
+		if (v.record.status.model != f->model_hash ||
+		        unlike_differs(&f->unlike, &v.record.id, f->model_hash) != 0)
 			f->n_unlike++;
 		else if (!v.unreachable && (v.connected || v.record.dialable) &&
 		         f->n_candidates < FLOCK_CANDIDATES)
 			f->candidate[f->n_candidates++] = v.record.id;
-	}
-}
-
-/* One of another run or model is asked now and then, to hear in words what differs. */
-static void ask_unlike(struct flock_agent *f)
-{
-	const struct gossip *g = node_gossip(f->node);
-	/* Whatever it says of itself, it may accept. */
-	if (f->n_unlike == 0 || (f->unlike_ms != 0 && f->now_ms < f->unlike_ms) ||
-	        !flock__exchange_idle(f))
-		return;
-	for (uint32_t i = 0; i < gossip_count(g); i++) {
-		struct member_view v = gossip_member(g, i);
-		const struct partner *p = partners_find(f->partners, &v.record.id);
-		if (v.state != MEMBER_ALIVE || v.record.status.model == 0 ||
-		        v.record.status.model == f->model_hash || (p && p->free_ms > f->now_ms))
-			continue;
-		f->unlike_ms = f->now_ms + 10000;
-		flock__exchange_offer(f, &v.record.id, false);
-		return;
 	}
 }
 
@@ -109,6 +91,11 @@ static void look(struct flock_agent *f)
 	if (!decided && f->now_ms < f->look_until_ms)
 		return;
 	if (f->n_candidates == 0) {
+		if (flock__unlike_count(f).unknown > 0 &&
+		        f->now_ms < f->look_until_ms + ANSWER_MS)
+			return; /* they were asked what they train */
+		if (flock__unlike_all(f))
+			return;
 		log_info("alone: no peer of this run yet; training alone, and looking on");
 		flock__joined(f, false);
 		return;
@@ -316,6 +303,7 @@ void flock_message(
         struct flock_agent *f, const struct peer_id *from, const struct exchange_message *m)
 {
 	f->now_ms = uv_now(f->c.loop);
+	flock__unlike_heard(f, from, m);
 	if (flock__join_message(f, from, m) || flock__gift_message(f, from, m))
 		return;
 	flock__exchange_message(f, from, m);
@@ -359,13 +347,16 @@ static void on_tick(uv_timer_t *t)
 	flock__gift_tick(f);
 	switch (f->phase) {
 	case FLOCK_LOOKING:
+		flock__unlike_tick(f);
 		look(f);
 		break;
 	case FLOCK_TRAINING:
 		flock__candidates(f);
 		if (catch_up(f))
 			break;
-		ask_unlike(f);
+		flock__unlike_tick(f);
+		if (flock__unlike_all(f))
+			break;
 		if (f->adopt_ms != 0 && f->now_ms >= f->adopt_ms && flock__exchange_idle(f)) {
 			f->adopt_ms = 0;
 			learner_pause(f->learner);
@@ -519,6 +510,7 @@ void flock_start(struct flock_agent *f, struct node *node, bool alone)
 	uv_timer_t *timers[] = {&f->tick, &f->exchange_timer, &f->leave_timer};
 	f->node = node;
 	f->now_ms = uv_now(f->c.loop);
+	f->sought = !alone;
 	f->look_until_ms = f->now_ms + (alone ? 0 : (uint64_t)(f->c.config->gossip.join_s * 1000));
 	for (int i = 0; i < 3; i++) {
 		uv_timer_init(f->c.loop, timers[i]);

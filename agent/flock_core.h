@@ -7,6 +7,7 @@
  *     flock_exchange.c  exchanges: gate and partners in front, the pure machine, what it asks for
  *     flock_heard.c     what a partner sent, before it is believed
  *     flock_near.c      where we are, and how far from the others
+ *     flock_unlike.c    peers with another manifest
  *     flock_join.c      taking a peer's state
  *     flock_gift.c      giving ours
  *     flock_view.c      what can be told of it
@@ -16,6 +17,7 @@
 
 #include "agent/flock.h"
 #include "gossip/meetings.h"
+#include "gossip/unlike.h"
 #include "net/bulk.h"
 #include "net/convert.h"
 
@@ -120,8 +122,9 @@ struct flock_agent {
 	int n_candidates;
 	uint32_t n_unlike;
 	uint64_t candidates_ms;
-	uint64_t unlike_ms;
-	uint64_t entry; /* of the ledger, for the offer that begins now; 0: none */
+	struct unlike unlike;
+	uint64_t unlike_ms; /* when to ask the next one of them */
+	uint64_t entry;     /* of the ledger, for the offer that begins now; 0: none */
 
 	/* an exchange's means */
 	/* Owned, of learner_buffer: ours as it travels, n_total words of either format; and what
@@ -171,6 +174,7 @@ struct flock_agent {
 	uint64_t n_recent;
 
 	/* looking and joining */
+	bool sought; /* there was somebody to look for */
 	uint64_t look_until_ms, seen_ms;
 	bool joined;
 	struct flock_join join;
@@ -197,6 +201,7 @@ struct flock_agent {
 	uint64_t idle_since_ms;
 	uint64_t leave_until_ms; /* until then an exchange may still end by itself */
 	bool learner_stopping, learner_stopped, learner_failed;
+	bool refused;       /* nobody trains what we do: what we have is worth nothing */
 	bool owes;          /* something is to be written before it may leave with success */
 	bool kept;          /* what it owes is in a checkpoint */
 	bool finished;      /* the result is written */
@@ -280,6 +285,15 @@ int flock__peer_sketches(const struct flock_agent *f, struct sketch *out, int ma
  * nearer to it than to us; NULL: of all. */
 int flock__witnesses(const struct flock_agent *f, const struct peer_id *donor,
         const struct sketch *side, struct sketch *out, int max);
+
+/* flock_unlike.c */
+/* What a message says of its sender's manifest is compared with ours, and a difference is told. */
+void flock__unlike_heard(
+        struct flock_agent *f, const struct peer_id *from, const struct exchange_message *m);
+void flock__unlike_tick(struct flock_agent *f); /* asks one of another manifest for it */
+struct unlike_count flock__unlike_count(const struct flock_agent *f);
+/* True: it is so with every peer of our run, we are the newcomer, and this agent ends. */
+bool flock__unlike_all(struct flock_agent *f);
 
 /* flock_join.c */
 void flock__join_begin(struct flock_agent *f, const struct peer_id *from, bool merging_flocks);

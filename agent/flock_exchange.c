@@ -218,9 +218,6 @@ static void tell(const struct flock_agent *f, const struct exchange_result *r)
 	char id[13];
 	node_short_id(&r->peer, id);
 	switch (r->outcome) {
-	case OUTCOME_UNLIKE:
-		log_warn("unlike %s: %s", id, r->words[0] ? r->words : "it trains something else");
-		break;
 	case OUTCOME_BAD:
 		log_warn("bad %s: what it sent was not usable (%s, distance %.4g); not used", id,
 		        err_text(r->code), r->distance);

@@ -73,8 +73,14 @@ static void say_health(const struct flock_agent *f, const struct flock_view *v, 
 		SAY("; no exchange for %llu s", (unsigned long long)silent_ms / 1000);
 	if (v->quarantined > 0)
 		SAY("; %u quarantined", v->quarantined);
-	if (v->unlike > 0)
+	if (v->unlike > 0) {
+		char keys[MANIFEST_KEYS_MAX + 1] = "";
+		if (f->node)
+			manifest_keys(flock__unlike_count(f).differs, keys);
 		SAY("; %u of another run or model", v->unlike);
+		if (keys[0])
+			SAY(", or differing in %s", keys);
+	}
 	if (v->counts.by_outcome[OUTCOME_ONE_SIDED] > 0)
 		SAY("; %llu one-sided exchanges",
 		        (unsigned long long)v->counts.by_outcome[OUTCOME_ONE_SIDED]);

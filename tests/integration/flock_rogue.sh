@@ -75,23 +75,35 @@ unlike() {
 	sed -i 's/"run": "x"/"run": "w"/' "$dir/x.json"
 	enter w w0
 	check "an agent" ready w0 || return
-	enter x w1 --seed "$(seed_of w0)"
 	enter w w2 --seed "$(seed_of w0)" --run other
-	enter w w3 --seed "$(seed_of w0)" --epochs 500000
-	enter w w4 --seed "$(seed_of w0)" --train-seed 2
 	enter_rogue w ROGUE_MANIFEST=count w5 --seed "$(seed_of w0)"
-	check "five of another kind each" ready w1 w2 w3 w4 w5 || return
-	local i words=('' 'the model differs \(model\)' 'the run.s name differs \(gossip.run\)'
+	enter_rogue w ROGUE_MANIFEST=formats w7 --seed "$(seed_of w0)"
+	check "one of another run, and two that say what is not so" ready w2 w5 w7 || return
+	local i seed words=('' 'the model differs \(model\)' 'the run.s name differs \(gossip.run\)'
 		'the run.s samples differ.*\(train.epochs, data\)'
 		'the initial weights differ \(train.seed or run.init_from\)'
-		'the parameters differ.*\(model\)')
-	for i in 1 2 3 4 5; do
-		check "w0 says of w$i: ${words[i]}" await_log "$(of unlike "w$i"): ${words[i]}" w0
-		[ $i = 5 ] || check "and w$i of w0" await_log "$(of unlike w0): ${words[i]}" "w$i"
+		'the parameters differ.*\(model\)'
+		'the optimizer differs: theirs adamw, ours sgd \(train.optimizer\)'
+		'no wire format is common \(gossip.wire\)')
+	seed=$(seed_of w0)
+	enter x w1 --seed "$seed" --join-seconds 1
+	enter w w3 --seed "$seed" --join-seconds 1 --epochs 500000
+	enter w w4 --seed "$seed" --join-seconds 1 --train-seed 2
+	enter w w6 --seed "$seed" --join-seconds 1 --optimizer adamw
+	for i in 1 3 4 6; do
+		check "w$i, unlike all others, ends: a setting is wrong" ended "w$i" 3
+		id[w$i]=$(sed -n '1s/^dunlin //p' "$dir/w$i.out")
 	done
-	check "nobody has averaged with another" await w0 w1 w2 w3 w4 -- \
-		exchanges.outcomes.exchanged=0
-	check "all train" await w0 w1 w2 w3 w4 -- training.phase=training training.step\>=100
+	for i in 1 2 3 4 5 6 7; do
+		check "w0 says of w$i: ${words[i]}" await_log "$(of unlike "w$i"): ${words[i]}" w0
+	done
+	for i in 1 3 4; do
+		check "and w$i of w0" said "w$i" "$(of unlike w0): ${words[i]}"
+	done
+	check "and w2 of w0" await_log "$(of unlike w0): ${words[2]}" w2
+	check "nobody has averaged with another" await w0 w2 -- exchanges.outcomes.exchanged=0
+	check "those who need not end train" await w0 w2 -- training.phase=training \
+		training.step\>=100
 	check "and leave" all_leave
 }
 

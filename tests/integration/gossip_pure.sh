@@ -27,7 +27,7 @@ ok() { # ok NAME OFFENCES
 libc='memcpy|memmove|memset|memcmp|bcmp|mem(cpy|move|set)_chk'
 math='log|log2|log10|ceil|floor|sqrt|exp|pow'
 ours='err_set|err_text|err_prefix|rng_[a-z0-9]+|peer_(id|addr)_[a-z]+|gossip_[a-z0-9_]+'
-ours+='|sketch_[a-z]+|exchange_[a-z0-9_]+|manifest_[a-z]+|gate_[a-z_]+'
+ours+='|sketch_[a-z]+|exchange_[a-z0-9_]+|manifest_[a-z]+|unlike_[a-z]+|gate_[a-z_]+'
 compiler='_GLOBAL_OFFSET_TABLE_|stack_chk_fail|assert_fail'
 allowed="(__)?($libc|$math|$ours|$compiler)"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What two agents must have in common: each difference by itself and in words, and how an exchange
- * ends by one. */
+/* What two agents must have in common: each difference by itself and in words, how an exchange ends
+ * by one, and when nobody is left to train with. */
+#include "gossip/unlike.h"
 #include "tests/unit/exchange_support.h"
 
 #include <stddef.h>
@@ -136,11 +137,85 @@ static void test_unlike(void **unused)
 	end(&f);
 }
 
+/* ---- who is left to train with */
+
+#define NOBODY ((struct unlike_count){0})
+#define OURS 1000
+#define OTHERS 2000
+
+static void test_unlike_peers(void **unused)
+{
+	(void)unused;
+	static struct unlike u;
+	const uint32_t optimizer = MANIFEST_BIT(MANIFEST_OPTIMIZER),
+	               mode = MANIFEST_BIT(MANIFEST_MODE), run = MANIFEST_BIT(MANIFEST_RUN);
+	struct peer_id a = id(1), b = id(2), c = id(3);
+	struct unlike_count n = NOBODY;
+	memset(&u, 0, sizeof u);
+	/* Who differs only by its record is asked, once in a while. */
+	assert_true(unlike_ask(&u, &a, OTHERS, 0));
+	assert_false(unlike_ask(&u, &a, OTHERS, UNLIKE_EVERY_MS - 1));
+	assert_true(unlike_ask(&u, &a, OTHERS, UNLIKE_EVERY_MS + 1));
+	unlike_count(&u, &n, &a, OTHERS, OURS);
+	assert_true(n.unknown == 1 && unlike_verdict(&n) == 0);
+	/* One is enough where there is no other ... */
+	assert_true(unlike_heard(&u, &a, OTHERS, optimizer, 5));
+	assert_false(unlike_heard(&u, &a, OTHERS, optimizer, 6)); /* no news */
+	assert_false(unlike_ask(&u, &a, OTHERS, 1000000));
+	n = NOBODY;
+	unlike_count(&u, &n, &a, OTHERS, OURS);
+	assert_int_equal(unlike_verdict(&n), optimizer);
+	/* ... but not where another may be of our run, */
+	unlike_count(&u, &n, &b, OTHERS, OURS);
+	assert_true(n.unknown == 1 && unlike_verdict(&n) == 0);
+	/* and two are, whoever else is unknown. All that differs is named. */
+	assert_true(unlike_heard(&u, &b, OTHERS, mode, 7));
+	n = NOBODY;
+	unlike_count(&u, &n, &a, OTHERS, OURS);
+	unlike_count(&u, &n, &b, OTHERS, OURS);
+	unlike_count(&u, &n, &c, OTHERS, OURS);
+	assert_int_equal(unlike_verdict(&n), optimizer | mode);
+	/* Other runs do not count, and one that is like us does. */
+	assert_true(unlike_heard(&u, &c, OTHERS, run | mode, 8));
+	n = NOBODY;
+	unlike_count(&u, &n, &c, OTHERS, OURS);
+	assert_true(n.other_run == 1 && unlike_verdict(&n) == 0);
+	unlike_count(&u, &n, &a, OTHERS, OURS);
+	unlike_count(&u, &n, &b, OTHERS, OURS);
+	assert_true(unlike_verdict(&n) != 0);
+	struct peer_id d = id(4);
+	unlike_count(&u, &n, &d, OURS, OURS);
+	assert_true(n.like == 1 && unlike_verdict(&n) == 0);
+	/* Formats are no part of the hash: then its manifest says more than its record. */
+	assert_true(unlike_heard(&u, &d, OURS, MANIFEST_BIT(MANIFEST_FORMATS), 9));
+	assert_true(unlike_differs(&u, &d, OURS) != 0);
+	n = NOBODY;
+	unlike_count(&u, &n, &d, OURS, OURS);
+	assert_true(n.unlike == 1 && unlike_verdict(&n) != 0);
+	/* It came back with other settings: what was heard is of the past. */
+	n = NOBODY;
+	unlike_count(&u, &n, &a, OTHERS + 1, OURS);
+	assert_int_equal(n.unknown, 1);
+	assert_true(unlike_ask(&u, &a, OTHERS + 1, 10));
+	/* Who changes its mind with each word is not told of each time. */
+	assert_true(unlike_heard(&u, &a, OTHERS + 1, mode, 11));
+	assert_false(unlike_heard(&u, &a, OTHERS + 1, optimizer, 12));
+	assert_false(unlike_heard(&u, &a, OTHERS + 1, MANIFEST_SAME, 13));
+	assert_int_equal(unlike_differs(&u, &a, OTHERS + 1), 0);
+	/* Any number of them takes no more room. */
+	for (int i = 0; i < 1000; i++) {
+		struct peer_id p = {{(uint8_t)i, (uint8_t)(i >> 8), 1}};
+		unlike_heard(&u, &p, OTHERS, mode, (uint64_t)(100 + i));
+	}
+	assert_int_equal(u.n, UNLIKE_PEERS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_manifest),
 	        cmocka_unit_test(test_unlike),
+	        cmocka_unit_test(test_unlike_peers),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* Peers with another manifest than ours: they are asked for it, each difference is told in words,
+ * and a newcomer that finds nobody else in its run ends, since waiting would not help it.
+ *
+ * A FETCH asks: it carries our manifest, and who has another one answers with its own at any time,
+ * however busy it is. Should it give its state instead, nobody takes it.
+ *
+ * What can fail: no answer (the peer is asked again), a lie. A peer speaks only for itself, and it
+ * takes two of them, or one that is the only one, to end a newcomer. Who began alone, has trained
+ * with anybody, went on from a checkpoint or has trained for a while is no newcomer: strangers do
+ * not end it. */
+#include "agent/base/log.h"
+#include "agent/flock_core.h"
+
+#include <sodium.h>
+
+static const struct manifest *manifest_of(const struct exchange_message *m)
+{
+	switch ((enum exchange_message_kind)m->kind) {
+	case EXCHANGE_OFFER:
+	case EXCHANGE_ACCEPT:
+		return &m->terms.manifest;
+	case EXCHANGE_FETCH:
+		return &m->fetch.manifest;
+	case EXCHANGE_GIFT:
+		return &m->gift.manifest;
+	case EXCHANGE_BUSY:
+	case EXCHANGE_ABORT:
+		return m->busy.why == EXCHANGE_UNLIKE ? &m->busy.manifest : NULL;
+	default:
+		return NULL;
+	}
+}
+
+void flock__unlike_heard(
+        struct flock_agent *f, const struct peer_id *from, const struct exchange_message *m)
+{
+	const struct manifest *theirs = manifest_of(m);
+	char id[13], words[MANIFEST_WORDS_MAX + 1];
+	struct member_view v;
+	if (!theirs || !gossip_find(node_gossip(f->node), from, &v) || v.record.status.model == 0)
+		return;
+	if (!unlike_heard(&f->unlike, from, v.record.status.model,
+	            manifest_compare(theirs, &f->manifest), f->now_ms))
+		return;
+	f->candidates_ms = 0;
+	node_short_id(from, id);
+	manifest_words(theirs, &f->manifest, words);
+	log_warn("unlike %s: %s", id, words);
+}
+
+static bool trains(const struct member_view *v)
+{
+	return v->state == MEMBER_ALIVE && v->record.status.model != 0;
+}
+
+static bool newcomer(const struct flock_agent *f)
+{
+	return f->sought && !f->c.resumed && !f->joined && f->counts.begun + f->counts.taken == 0 &&
+	       flock__samples(f) < flock__fresh(f);
+}
+
+void flock__unlike_tick(struct flock_agent *f)
+{
+	const struct gossip *g = node_gossip(f->node);
+	if (f->now_ms < f->unlike_ms)
+		return;
+	for (uint32_t i = 0; i < gossip_count(g); i++) {
+		struct member_view v = gossip_member(g, i);
+		if (!trains(&v) || v.record.status.model == f->model_hash ||
+		        !unlike_ask(&f->unlike, &v.record.id, v.record.status.model, f->now_ms))
+			continue;
+		struct exchange_message m = {.kind = EXCHANGE_FETCH};
+		m.fetch.manifest = f->manifest;
+		randombytes_buf(&m.exchange, sizeof m.exchange);
+		m.exchange |= 1; /* never 0 */
+		node_post(f->node, &v.record.id, &m);
+		f->unlike_ms = newcomer(f) ? 0 : f->now_ms + UNLIKE_EVERY_MS;
+		return;
+	}
+}
+
+struct unlike_count flock__unlike_count(const struct flock_agent *f)
+{
+	const struct gossip *g = node_gossip(f->node);
+	struct unlike_count c = {0};
+	for (uint32_t i = 0; i < gossip_count(g); i++) {
+		struct member_view v = gossip_member(g, i);
+		if (trains(&v))
+			unlike_count(
+			        &f->unlike, &c, &v.record.id, v.record.status.model, f->model_hash);
+	}
+	return c;
+}
+
+bool flock__unlike_all(struct flock_agent *f)
+{
+	char keys[MANIFEST_KEYS_MAX + 1];
+	if (!newcomer(f))
+		return false;
+	struct unlike_count c = flock__unlike_count(f);
+	uint32_t differs = unlike_verdict(&c);
+	if (differs == 0)
+		return false;
+	manifest_keys(differs, keys);
+	log_error("every peer of the run \"%s\" (%u) has other settings than this agent: %s; set "
+	          "them as the others have them, or choose another gossip.run",
+	        f->c.config->gossip.run, c.unlike, keys);
+	f->refused = true;
+	flock__phase(f, FLOCK_FAILED);
+	f->c.finished_cb(f->c.arg, ERR_MISMATCH);
+	return true;
+}
