@@ -355,6 +355,7 @@ static int open_gossip(struct node *n, const struct peer_addrs *addrs, struct er
 	        .protocol_max = c->protocol_max,
 	        .n_seeds = c->n_seeds,
 	        .members_max = c->members_max,
+	        .departed = c->departed,
 	        .status = c->status};
 	randombytes_buf(&g.nonce, sizeof g.nonce);
 	randombytes_buf(&g.seed, sizeof g.seed);

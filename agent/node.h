@@ -30,6 +30,7 @@ struct node_config {
 	const struct peer_addr *remembered; /* borrowed for node_new */
 	int n_remembered;
 	uint32_t members_max;
+	struct gossip_departed departed;
 	struct member_status status; /* of the beginning; model 0: this agent trains nothing */
 	/* Called on the loop. */
 	void *arg;

@@ -166,6 +166,8 @@ uint32_t gossip__pick(struct gossip *g, bool (*fit)(const struct gossip *, const
 /* members.c */
 uint32_t gossip__find(const struct gossip *g, const struct peer_id *id);
 void gossip__count_samples(struct gossip *g, struct member *m, uint64_t samples);
+/* One that was never a member of this process's flock, before the first event. */
+void gossip__retire(struct gossip *g, const struct gossip_departed *d);
 void gossip__record(struct gossip *g, const struct gossip_update *u, const struct peer_id *from,
         const struct peer_addr *address, uint8_t channel, bool whole_state);
 void gossip__accuse(struct gossip *g, const struct gossip_update *u, bool whole_state);

@@ -128,6 +128,7 @@ int gossip_init(struct gossip **out, void *memory, size_t size, const struct gos
 	        .protocol_max = c->protocol_max};
 	g->status_pending = true;
 	gossip__publish(g);
+	gossip__retire(g, &c->departed);
 	*out = g;
 	return 0;
 }

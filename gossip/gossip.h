@@ -228,6 +228,13 @@ struct gossip_profile {
 
 extern const struct gossip_profile gossip_lan, gossip_wan;
 
+/* An agent that need not come back, and what it has trained in our run, as a checkpoint of it says:
+ * that goes on counting, once, whether the agent is met again or not. */
+struct gossip_departed {
+	struct peer_id id;
+	uint64_t samples; /* 0: there is none */
+};
+
 struct gossip_config {
 	struct gossip_profile profile;
 	struct peer_id self;
@@ -238,6 +245,7 @@ struct gossip_config {
 	bool dialable;
 	uint16_t protocol_min, protocol_max;
 	struct member_status status; /* samples: what this agent has trained before */
+	struct gossip_departed departed;
 	int n_seeds;
 	uint32_t members_max; /* 0: GOSSIP_MEMBERS; the dead count too */
 };

@@ -96,6 +96,18 @@ void gossip__count_samples(struct gossip *g, struct member *m, uint64_t samples)
 	m->samples = samples;
 }
 
+void gossip__retire(struct gossip *g, const struct gossip_departed *d)
+{
+	if (d->samples == 0 || d->samples > GOSSIP_SAMPLES_MAX ||
+	        peer_id_equal(&d->id, &g->config.self))
+		return;
+	struct retired *r = retired_slot(g, &d->id);
+	r->key = id_key(&d->id) | 1;
+	r->samples = d->samples;
+	g->n_retired++;
+	g->clock += d->samples;
+}
+
 /* ---- states */
 
 static void set_state(struct gossip *g, uint32_t i, enum member_state s)

@@ -401,6 +401,32 @@ static void over_the_bound_the_oldest_dead_go(void **s)
 	end(&f);
 }
 
+/* What an agent had trained whose checkpoint we went on from: once, whether it is met or not. */
+static void the_departed_count_once(void **s)
+{
+	(void)s;
+	struct gossip_config c = {.profile = gossip_lan,
+	        .self = id(0),
+	        .generation = 3,
+	        .nonce = 1000,
+	        .departed = {.id = id(7), .samples = 90}};
+	struct fixture f = {.now = 1000000};
+	struct err e;
+	f.memory = malloc(gossip_size(&c));
+	assert_int_equal(gossip_init(&f.g, f.memory, gossip_size(&c), &c, &e), 0);
+	step(&f, (struct gossip_event){.kind = EVENT_START});
+	assert_int_equal(gossip_clock(f.g), 90);
+	gossip(&f, record(1, 1));
+	assert_int_equal(gossip_clock(f.g), 190);
+	gossip(&f, record(7, 1));
+	assert_int_equal(gossip_clock(f.g), 200);
+	/* Our own samples are not another's. */
+	c.departed.id = id(0);
+	assert_int_equal(gossip_init(&f.g, f.memory, gossip_size(&c), &c, &e), 0);
+	assert_int_equal(gossip_clock(f.g), 0);
+	end(&f);
+}
+
 static void a_leap_of_the_clock_kills_nobody(void **s)
 {
 	(void)s;
@@ -547,6 +573,7 @@ int main(void)
 	        cmocka_unit_test(a_lost_generation_is_found_again),
 	        cmocka_unit_test(a_peer_that_lost_its_generation_is_told),
 	        cmocka_unit_test(over_the_bound_the_oldest_dead_go),
+	        cmocka_unit_test(the_departed_count_once),
 	        cmocka_unit_test(a_leap_of_the_clock_kills_nobody),
 	        cmocka_unit_test(the_silent_are_found_out),
 	        cmocka_unit_test(who_cannot_be_dialled_gets_no_datagrams),
