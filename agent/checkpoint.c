@@ -20,7 +20,7 @@
 #include <string.h>
 #include <zlib.h>
 
-enum field_type { TYPE_U64, TYPE_I64, TYPE_F64 };
+enum field_type { TYPE_U64, TYPE_I64, TYPE_F64, TYPE_HASH };
 
 static const struct field {
 	const char *key;
@@ -43,10 +43,27 @@ static const struct field {
         {"std", TYPE_F64, offsetof(struct checkpoint_state, std)},
         {"best_step", TYPE_U64, offsetof(struct checkpoint_state, best_step)},
         {"best_loss", TYPE_F64, offsetof(struct checkpoint_state, best_loss)},
+        {"run_hash", TYPE_HASH, offsetof(struct checkpoint_state, origin.manifest.run)},
+        {"run_model", TYPE_HASH, offsetof(struct checkpoint_state, origin.manifest.model)},
+        {"run_init", TYPE_HASH, offsetof(struct checkpoint_state, origin.manifest.init)},
+        {"run_parameters", TYPE_U64, offsetof(struct checkpoint_state, origin.manifest.count)},
+        {"run_samples", TYPE_U64, offsetof(struct checkpoint_state, origin.manifest.total)},
+        {"before_samples", TYPE_U64, offsetof(struct checkpoint_state, origin.before_samples)},
+};
+
+static const struct text {
+	const char *key;
+	size_t offset, room;
+} texts[] = {
+        {"run", offsetof(struct checkpoint_state, origin.run), LIMIT_NAME},
+        {"owner", offsetof(struct checkpoint_state, origin.owner), CHECKPOINT_ID},
+        {"before", offsetof(struct checkpoint_state, origin.before), CHECKPOINT_ID},
 };
 
 #define N_FIELDS (sizeof fields / sizeof fields[0])
-#define N_META (N_FIELDS + 8) /* and format, version, model, backend, device, choices, … */
+#define N_TEXTS (sizeof texts / sizeof texts[0])
+/* and format, version, model, backend, device, choices, … */
+#define N_META (N_FIELDS + N_TEXTS + 8)
 
 static const char *const optimizers[] = {[OPTIM_SGD] = "sgd", [OPTIM_ADAMW] = "adamw"};
 
@@ -84,6 +101,10 @@ static void print_field(const struct field *f, const struct checkpoint_state *s,
 		memcpy(&u, at, sizeof u);
 		snprintf(out, 32, "%" PRIu64, u);
 		break;
+	case TYPE_HASH:
+		memcpy(&u, at, sizeof u);
+		snprintf(out, 32, "%016" PRIx64, u);
+		break;
 	case TYPE_I64:
 		memcpy(&i, at, sizeof i);
 		snprintf(out, 32, "%" PRId64, i);
@@ -95,6 +116,12 @@ static void print_field(const struct field *f, const struct checkpoint_state *s,
 	}
 }
 
+static bool text_hash(const char *s, uint64_t *out)
+{
+	*out = strtoull(s, NULL, 16);
+	return strlen(s) == 16 && strspn(s, "0123456789abcdef") == 16;
+}
+
 static bool parse_field(const struct field *f, const char *text, struct checkpoint_state *s)
 {
 	char *at = (char *)s + f->offset;
@@ -103,6 +130,8 @@ static bool parse_field(const struct field *f, const char *text, struct checkpoi
 	switch (f->type) {
 	case TYPE_U64:
 		return text_u64(text, (uint64_t *)(void *)at);
+	case TYPE_HASH:
+		return text_hash(text, (uint64_t *)(void *)at);
 	case TYPE_I64:
 		return text_i64(text, (int64_t *)(void *)at);
 	case TYPE_F64:
@@ -173,6 +202,9 @@ int checkpoint_write(const char *path, const struct checkpoint_source *s, struct
 	meta[n++] = (struct st_meta){"device", s->device};
 	meta[n++] = (struct st_meta){"choices", s->choices};
 	meta[n++] = (struct st_meta){"optimizer", optimizers[s->state.optimizer]};
+	for (size_t i = 0; i < N_TEXTS; i++)
+		meta[n++] =
+		        (struct st_meta){texts[i].key, (const char *)&s->state + texts[i].offset};
 	for (size_t i = 0; i < N_FIELDS; i++) {
 		print_field(&fields[i], &s->state, values[i]);
 		meta[n++] = (struct st_meta){fields[i].key, values[i]};
@@ -186,7 +218,8 @@ out:
 	return rc;
 }
 
-static int check_kind(const struct st_file *f, struct err *e)
+/* old: it is of an earlier version. */
+static int check_kind(const struct st_file *f, bool *old, struct err *e)
 {
 	const char *format = st_meta(f, "format"), *version = st_meta(f, "version");
 	uint64_t v;
@@ -202,6 +235,7 @@ static int check_kind(const struct st_file *f, struct err *e)
 		return err_set(e, ERR_UNSUPPORTED,
 		        "version %" PRIu64 " is newer than this program's %d: update dunlin", v,
 		        CHECKPOINT_VERSION);
+	*old = v < CHECKPOINT_VERSION;
 	return 0;
 }
 
@@ -214,6 +248,19 @@ static int check_sum(const struct st_file *f, struct err *e)
 	        checksum(f->meta, f->n_meta, f->tensors, f->n_tensors));
 	if (text == NULL || strcmp(text, want) != 0)
 		return err_set(e, ERR_FORMAT, "damaged: its checksum does not fit its content");
+	return 0;
+}
+
+static int read_texts(const struct st_file *f, struct checkpoint_state *s, struct err *e)
+{
+	for (size_t i = 0; i < N_TEXTS; i++) {
+		const char *text = st_meta(f, texts[i].key);
+
+		if (text == NULL || strlen(text) >= texts[i].room)
+			return err_set(e, ERR_FORMAT, "damaged: no usable \"%s\" in the metadata",
+			        texts[i].key);
+		memcpy((char *)s + texts[i].offset, text, strlen(text) + 1);
+	}
 	return 0;
 }
 
@@ -238,11 +285,12 @@ static int read_state(const struct st_file *f, struct checkpoint_state *s, struc
 	if (kind == NULL || k == sizeof optimizers / sizeof optimizers[0])
 		return err_set(e, ERR_FORMAT, "damaged: no known optimizer in the metadata");
 	s->optimizer = k;
-	if (s->n_train == 0 || s->sample >= s->n_train || s->step > s->samples || s->batch < 1 ||
-	        s->batch > LIMIT_BATCH || s->accumulate < 1 || s->accumulate > LIMIT_BATCH ||
-	        s->best_step > s->step || s->std < 1e-9)
+	/* Of a step that another agent made, the samples are among the others'. */
+	if (s->n_train == 0 || s->sample >= s->n_train || s->step > s->samples + s->others ||
+	        s->batch < 1 || s->batch > LIMIT_BATCH || s->accumulate < 1 ||
+	        s->accumulate > LIMIT_BATCH || s->best_step > s->step || s->std < 1e-9)
 		return err_set(e, ERR_FORMAT, "damaged: its numbers contradict each other");
-	return 0;
+	return read_texts(f, s, e);
 }
 
 /* The tensor of that name, checked to be a flat and finite fp32 vector; NULL when absent. */
@@ -281,19 +329,19 @@ int checkpoint__read(struct checkpoint *c, struct err *e)
 	return 0;
 }
 
-static int read_checkpoint(struct checkpoint *c, struct err *e)
-{
-	int rc = check_kind(&c->file, e);
-
-	if (rc == 0)
-		rc = check_sum(&c->file, e);
-	return rc == 0 ? checkpoint__read(c, e) : rc;
-}
-
 static int finish_open(struct checkpoint *c, struct err *e)
 {
-	int rc = read_checkpoint(c, e);
+	bool old = false;
+	int rc = check_kind(&c->file, &old, e);
 
+	if (rc == 0 && old)
+		rc = err_set(e, ERR_UNSUPPORTED,
+		        "it was written by an earlier dunlin and does not say of which run it is: "
+		        "begin anew in another --out, with its weights by --init-from");
+	if (rc == 0)
+		rc = check_sum(&c->file, e);
+	if (rc == 0)
+		rc = checkpoint__read(c, e);
 	if (rc != 0)
 		checkpoint_close(c);
 	return rc;
@@ -319,6 +367,7 @@ int checkpoint_open_weights(struct st_file *f, const char *path, struct err *e)
 {
 	struct checkpoint c;
 	const char *format;
+	bool old = false;
 	int rc = st_open(f, path, e);
 
 	if (rc != 0)
@@ -327,7 +376,11 @@ int checkpoint_open_weights(struct st_file *f, const char *path, struct err *e)
 	if (format == NULL || strcmp(format, CHECKPOINT_FORMAT) != 0)
 		return 0;
 	c = (struct checkpoint){.file = *f};
-	rc = read_checkpoint(&c, e);
+	rc = check_kind(f, &old, e);
+	if (rc == 0)
+		rc = check_sum(f, e);
+	if (rc == 0 && !old)
+		rc = checkpoint__read(&c, e);
 	if (rc != 0) {
 		err_prefix(e, "%s", path);
 		st_close(f);

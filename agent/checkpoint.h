@@ -4,14 +4,17 @@
  * them; the rest is
  *
  *     optim.m, optim.v   the optimiser's state, flat, F32, n_total
- *     __metadata__       format, version, model, backend, device, choices, the numbers of
- *                        struct checkpoint_state, and crc32 over all metadata and all data
+ *     __metadata__       format, version, model, backend, device, choices, run, owner, before, the
+ *                        numbers of struct checkpoint_state, and crc32 over all metadata and all
+ *                        data
  */
 #ifndef DUNLIN_AGENT_CHECKPOINT_H
 #define DUNLIN_AGENT_CHECKPOINT_H
 
 #include "agent/base/err.h"
+#include "agent/base/limits.h"
 #include "agent/weights.h"
+#include "gossip/manifest.h"
 #include "model/arch.h"
 #include "model/optim.h"
 #include "model/safetensors.h"
@@ -20,7 +23,19 @@
 #include <stdint.h>
 
 #define CHECKPOINT_FORMAT "dunlin-checkpoint"
-#define CHECKPOINT_VERSION 1
+#define CHECKPOINT_VERSION 2 /* 1 did not say of which run it is */
+
+#define CHECKPOINT_ID 65 /* an agent's id in hex, NUL included */
+
+/* Of which run a state is, and whose the samples in it are. Of `dunlin train` all is empty. */
+struct checkpoint_origin {
+	struct manifest manifest;  /* of MANIFEST_OF_STATE, without the optimizer */
+	char run[LIMIT_NAME];      /* its name, which may be empty */
+	char owner[CHECKPOINT_ID]; /* the agent that has trained `samples` */
+	/* The agent whose checkpoint this one went on from, and what that had trained. */
+	char before[CHECKPOINT_ID];
+	uint64_t before_samples;
+};
 
 struct checkpoint_state {
 	uint64_t step, samples; /* done so far in the run, by this agent */
@@ -35,6 +50,7 @@ struct checkpoint_state {
 	double mean, std;
 	uint64_t best_step; /* 0: there is no best one */
 	double best_loss;   /* validation loss at best_step */
+	struct checkpoint_origin origin;
 };
 
 /* All of it borrowed: what checkpoint_write puts into the file. */
@@ -58,7 +74,7 @@ struct checkpoint {
 	const struct st_tensor *m, *v;                  /* in file, or NULL */
 };
 
-/* ERR_FORMAT or ERR_NONFINITE: damaged. ERR_UNSUPPORTED: a newer version. ERR_MISMATCH: a sound
+/* ERR_FORMAT or ERR_NONFINITE: damaged. ERR_UNSUPPORTED: another version. ERR_MISMATCH: a sound
  * file, but not a checkpoint. */
 int checkpoint_open(struct checkpoint *c, const char *path, struct err *e) MUST_CHECK;
 
@@ -66,7 +82,7 @@ int checkpoint_open(struct checkpoint *c, const char *path, struct err *e) MUST_
 int checkpoint_parse(struct checkpoint *c, const void *bytes, size_t len, struct err *e) MUST_CHECK;
 
 /* For those who only want tensors: any safetensors file, but one that calls itself a checkpoint is
- * checked like one. */
+ * checked like one, and may be of an older version. */
 int checkpoint_open_weights(struct st_file *f, const char *path, struct err *e) MUST_CHECK;
 
 void checkpoint_close(struct checkpoint *c);

@@ -333,6 +333,7 @@ static int open_network(struct agent *a, struct err *e)
 	n->left_cb = on_left;
 	if (a->training.flock) {
 		n->status = flock_status(a->training.flock);
+		n->departed = training_departed(&a->training);
 		n->exchange_cb = on_exchange;
 		n->bulk_cb = on_bulk;
 		n->stream_cb = on_stream;

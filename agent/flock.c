@@ -91,8 +91,7 @@ static void look(struct flock_agent *f)
 	if (!decided && f->now_ms < f->look_until_ms)
 		return;
 	if (f->n_candidates == 0) {
-		if (flock__unlike_count(f).unknown > 0 &&
-		        f->now_ms < f->look_until_ms + ANSWER_MS)
+		if (flock__unlike_count(f).unknown > 0 && f->now_ms < f->look_until_ms + ANSWER_MS)
 			return; /* they were asked what they train */
 		if (flock__unlike_all(f))
 			return;
@@ -420,44 +419,6 @@ int flock_checkpoint(struct flock_agent *f, struct err *e)
 
 /* ---- beginning and end */
 
-static uint64_t hash(const void *bytes, size_t len)
-{
-	uint8_t out[8];
-	uint64_t h;
-	crypto_generichash(out, sizeof out, bytes, len, NULL, 0);
-	memcpy(&h, out, sizeof h);
-	return h;
-}
-
-/* What must be equal at every agent. The initial weights by their values: wherever they came from.
- */
-static int read_manifest(struct flock_agent *f, struct err *e)
-{
-	struct trainer *t = learner_trainer(f->learner);
-	struct buf model;
-	buf_init(&model, LIMIT_SAFETENSORS_HEADER);
-	int rc = arch_print(&t->arch, &model);
-	if (rc) {
-		buf_close(&model);
-		return err_set(e, rc, "%s", err_text(rc));
-	}
-	f->n_total = t->arch.n_total;
-	f->total = learner_total(f->learner);
-	f->manifest = (struct manifest){
-	        .run = hash(f->c.config->gossip.run, strlen(f->c.config->gossip.run)),
-	        .model = hash(model.data, model.len),
-	        .init = f->c.init,
-	        .count = f->n_total,
-	        .total = f->total,
-	        .optimizer = f->c.config->train.optim.kind,
-	        .mode = (uint64_t)f->c.config->gossip.exchange,
-	        .formats = (1u << CONVERT_FORMATS) - 1};
-	_Static_assert(OPTIM_SGD == 0 && OPTIM_ADAMW == 1, "manifest.c has their names");
-	f->model_hash = manifest_hash(&f->manifest);
-	buf_close(&model);
-	return 0;
-}
-
 int flock_new(struct flock_agent **out, const struct flock_config *c, struct err *e)
 {
 	struct flock_agent *f = calloc(1, sizeof *f);
@@ -468,9 +429,11 @@ int flock_new(struct flock_agent **out, const struct flock_config *c, struct err
 	f->learner = c->learner;
 	f->groups = learner_groups(c->learner);
 	flock__wire_used(&f->join.wire);
-	int rc = read_manifest(f, e);
-	if (rc == 0)
-		rc = flock__exchange_open(f, e);
+	f->n_total = c->manifest.count;
+	f->total = c->manifest.total;
+	f->manifest = c->manifest;
+	f->model_hash = manifest_hash(&f->manifest);
+	int rc = flock__exchange_open(f, e);
 	if (rc) {
 		flock_free(f);
 		return rc;
@@ -479,8 +442,11 @@ int flock_new(struct flock_agent **out, const struct flock_config *c, struct err
 	f->last.r.step = t->step;
 	f->last.r.samples = t->samples;
 	f->others_then = t->others;
-	if (c->progress_run == f->model_hash && c->samples > t->samples)
+	if (c->samples > t->samples)
 		f->samples_base = c->samples - t->samples;
+	/* The learner was told of our own earlier samples among the others'. */
+	if (t->others > f->samples_base)
+		f->others_kept = t->others - f->samples_base;
 	f->own_then = flock__samples(f);
 	gate_quota_set(f->gate, &c->quota, (uint64_t)time(NULL));
 	*out = f;

@@ -92,9 +92,9 @@ struct flock_config {
 	struct learner *learner;     /* borrowed; open, not begun */
 	struct outdir *dir;          /* borrowed */
 	struct peer_id self;
-	uint64_t init; /* hash of the initial weights */
-	/* As persisted: what was trained in which run, and what of a day's quota is spent. */
-	uint64_t progress_run, samples;
+	struct manifest manifest;
+	/* As persisted: what we have trained in this run, and what of a day's quota is spent. */
+	uint64_t samples;
 	struct gate_quota quota;
 	bool resumed; /* from a checkpoint */
 	void *arg;

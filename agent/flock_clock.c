@@ -25,8 +25,9 @@ uint64_t flock__samples(const struct flock_agent *f)
 	return f->samples_base + f->last.r.samples;
 }
 
-/* By their records, which take seconds to spread; and by what partners have heard, which takes one
- * exchange. A partner's word counts for no more than a share of the run beyond the records. */
+/* By their records, which take seconds to spread, but no fewer than our own checkpoint knew of; and
+ * by what partners have heard, which takes one exchange. A partner's word counts for no more than a
+ * share of the run beyond the records. */
 static uint64_t others(const struct flock_agent *f)
 {
 	if (!f->node)
@@ -34,6 +35,8 @@ static uint64_t others(const struct flock_agent *f)
 	const struct gossip *g = node_gossip(f->node);
 	uint64_t ours = gossip_self(g)->status.samples, clock = gossip_clock(g);
 	uint64_t known = clock > ours ? clock - ours : 0;
+	if (known < f->others_kept)
+		known = f->others_kept;
 	uint64_t most = known + (uint64_t)(f->c.config->gossip.stale * (double)f->total);
 	uint64_t told = f->others_told < most ? f->others_told : most;
 	return told > known ? told : known;

@@ -106,6 +106,7 @@ struct flock_agent {
 	uint64_t others_told;            /* at least so many, by a peer's view of the clock */
 	uint64_t clock_known, clock_mid; /* the run's, as it was CLOCK_NEWS_MS ago or earlier */
 	uint64_t clock_ms;
+	uint64_t others_kept; /* by the checkpoint that we went on from */
 	/* Samples of others and our own when we last were in touch with them. */
 	uint64_t others_then, own_then;
 	uint64_t others_snap, own_snap; /* the same at the snapshot of an exchange under way */

@@ -38,7 +38,7 @@ int statedir_save_peers(
         const struct statedir *d, const struct peer_addr *peers, int n, struct err *e) MUST_CHECK;
 
 struct statedir_progress {
-	uint64_t run, samples;           /* run: the hash that its members share */
+	uint64_t run, samples;           /* run: a hash of it and of the agent that trained */
 	uint64_t day_start_s, day_bytes; /* see gate_quota */
 };
 

@@ -46,6 +46,7 @@ struct trainer {
 
 	uint64_t best_step; /* 0: no validation yet */
 	double best_loss;
+	struct checkpoint_origin origin; /* of its checkpoints */
 };
 
 /* What trainer_new was busy with: its errors mean different things to the user. */
@@ -144,10 +145,16 @@ struct trainer_notes {
 	char text[TRAINER_NOTES_MAX][160];
 };
 
-/* Goes on where the checkpoint was written. Another model, optimiser or number of training samples
- * is ERR_MISMATCH and leaves the trainer as it was; other differences are noted. A checkpoint of
- * another order of the data (another agent's or data.seed's) says nothing about the place in ours,
- * which then begins at its start. */
+/* Which run it trains in, and for whom: told to every checkpoint, and compared with those that it
+ * goes on from. Before the first step; without it, it trains for nobody (`dunlin train`). */
+void trainer_set_origin(struct trainer *t, const struct checkpoint_origin *o);
+
+/* Goes on where the checkpoint was written. Another run, model, optimiser or number of training
+ * samples is ERR_MISMATCH and leaves the trainer as it was; other differences are noted. Of another
+ * agent's checkpoint it takes parameters and optimiser alone: what that agent has trained counts
+ * among the others' (origin.before has it), and its own samples begin at 0. The step goes on, since
+ * checkpoints are told apart by it. A checkpoint of another order of the data (another agent's or
+ * data.seed's) says nothing about the place in ours, which then begins at its start. */
 int trainer_restore(struct trainer *t, const struct checkpoint *c, struct trainer_notes *notes,
         struct err *e) MUST_CHECK;
 

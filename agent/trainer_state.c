@@ -172,7 +172,13 @@ void trainer_note(const struct trainer *t, struct checkpoint_state *s)
 	        .std = t->std,
 	        .best_step = t->best_step,
 	        .best_loss = t->best_loss,
+	        .origin = t->origin,
 	};
+}
+
+void trainer_set_origin(struct trainer *t, const struct checkpoint_origin *o)
+{
+	t->origin = *o;
 }
 
 int trainer_save_from(struct trainer *t, const struct checkpoint_state *state, const float *host,
@@ -278,10 +284,38 @@ static int check_vector(const struct trainer *t, const char *name, const struct 
 	return 0;
 }
 
+/* All that differs at once, by the settings' names. */
+static int check_origin(const struct trainer *t, const struct checkpoint *c, struct err *e)
+{
+	const struct checkpoint_origin *was = &c->state.origin, *is = &t->origin;
+	struct manifest theirs = was->manifest;
+	char keys[MANIFEST_KEYS_MAX + 1];
+	uint32_t differs;
+
+	if (was->owner[0] == '\0' && is->owner[0] == '\0')
+		return 0;
+	if (was->owner[0] == '\0' || is->owner[0] == '\0')
+		return err_set(e, ERR_MISMATCH,
+		        "it was written by \"dunlin %s\": go on with that, or choose another --out "
+		        "and take its weights by --init-from",
+		        was->owner[0] == '\0' ? "train" : "agent");
+	theirs.optimizer = c->state.optimizer;
+	differs = manifest_compare(&theirs, &is->manifest) & MANIFEST_OF_STATE;
+	if (differs == MANIFEST_SAME)
+		return 0;
+	manifest_keys(differs, keys);
+	return err_set(e, ERR_MISMATCH,
+	        "it is of the run \"%s\" with other settings than this one (%s): choose another "
+	        "--out, or set them as they were",
+	        was->run, keys);
+}
+
 static int check_fit(const struct trainer *t, const struct checkpoint *c, struct err *e)
 {
-	int rc = check_model(t, c, e);
+	int rc = check_origin(t, c, e);
 
+	if (rc == 0)
+		rc = check_model(t, c, e);
 	if (rc == 0 && c->state.optimizer != t->config->train.optim.kind)
 		rc = err_set(e, ERR_MISMATCH,
 		        "train.optimizer: it was written with %s; resume with that, or take its "
@@ -367,10 +401,26 @@ static int rebuild(
 	return rc;
 }
 
+/* The counters. What another agent trained stays that agent's. */
+static void restore_counts(struct trainer *t, const struct checkpoint_state *s, bool own)
+{
+	struct checkpoint_origin *o = &t->origin;
+
+	t->step = s->step;
+	t->samples = own ? s->samples : 0;
+	t->others = own ? s->others : s->others + s->samples;
+	memcpy(o->before, own ? s->origin.before : s->origin.owner, sizeof o->before);
+	o->before_samples = own ? s->origin.before_samples : s->samples;
+	t->best_step = s->best_step;
+	t->best_loss = s->best_loss;
+}
+
 int trainer_restore(
         struct trainer *t, const struct checkpoint *c, struct trainer_notes *notes, struct err *e)
 {
-	struct loader_position at = {.epoch = c->state.epoch, .sample = c->state.sample};
+	const bool own = strcmp(c->state.origin.owner, t->origin.owner) == 0;
+	struct loader_position at = {
+	        .epoch = own ? c->state.epoch : 0, .sample = own ? c->state.sample : 0};
 	const size_t n = t->arch.n_total;
 	struct loader *loader = NULL;
 	float *host = NULL;
@@ -401,11 +451,7 @@ int trainer_restore(
 		memcpy(host + 2 * n, c->v->data, n * sizeof *host);
 	upload_state(t, host);
 	t->optim.steps = c->state.optim_steps;
-	t->step = c->state.step;
-	t->samples = c->state.samples;
-	t->others = c->state.others;
-	t->best_step = c->state.best_step;
-	t->best_loss = c->state.best_loss;
+	restore_counts(t, &c->state, own);
 	loader_free(t->loader);
 	t->loader = loader;
 	loader = NULL;

@@ -21,14 +21,27 @@
 static int resume(struct training *t, bool *resumed, struct err *e)
 {
 	struct trainer *trainer = learner_trainer(t->learner);
+	const struct checkpoint_origin *o = &trainer->origin;
 	char path[OUTDIR_PATH];
 	int rc = resume_newest(trainer, &t->dir, path, e);
 	if (rc)
 		return rc == ERR_NOTFOUND ? 0 : rc;
 	log_info("resumed %s: step %" PRIu64 ", %" PRIu64 " samples of our own", path,
 	        trainer->step, trainer->samples);
+	if (o->before_samples > 0)
+		log_info("the %" PRIu64 " samples before them are %.12s's, whose checkpoint it was",
+		        o->before_samples, o->before);
 	*resumed = true;
 	return 0;
+}
+
+static uint64_t hash(const void *bytes, size_t len)
+{
+	uint8_t out[8];
+	uint64_t h;
+	crypto_generichash(out, sizeof out, bytes, len, NULL, 0);
+	memcpy(&h, out, sizeof h);
+	return h;
 }
 
 /* Of the initial weights, wherever they came from: all agents of a run must begin with the same. */
@@ -56,6 +69,29 @@ static uint64_t number_of(const struct peer_id *id)
 	return n;
 }
 
+/* What must be equal at every agent of the run. */
+static int read_manifest(
+        const struct training *t, const struct config *c, struct manifest *m, struct err *e)
+{
+	const struct trainer *trainer = learner_trainer(t->learner);
+	struct buf model;
+	_Static_assert(OPTIM_SGD == 0 && OPTIM_ADAMW == 1, "manifest.c has their names");
+	*m = (struct manifest){.run = hash(c->gossip.run, strlen(c->gossip.run)),
+	        .count = trainer->arch.n_total,
+	        .total = learner_total(t->learner),
+	        .optimizer = c->train.optim.kind,
+	        .mode = (uint64_t)c->gossip.exchange,
+	        .formats = (1u << CONVERT_FORMATS) - 1};
+	buf_init(&model, LIMIT_SAFETENSORS_HEADER);
+	int rc = arch_print(&trainer->arch, &model);
+	if (rc)
+		err_set(e, rc, "%s", err_text(rc));
+	else
+		m->model = hash(model.data, model.len);
+	buf_close(&model);
+	return rc ? rc : hash_init(t, &m->init, e);
+}
+
 static int open_learner(struct training *t, const struct config *c, uv_loop_t *loop,
         const struct peer_id *self, int *status, struct err *e)
 {
@@ -78,6 +114,24 @@ static int open_learner(struct training *t, const struct config *c, uv_loop_t *l
 	return rc;
 }
 
+/* What was trained is an agent's in a run: another identity in the same folder begins at 0. */
+static uint64_t progress_key(const struct manifest *m, const struct peer_id *self)
+{
+	uint64_t id;
+	memcpy(&id, self->bytes, sizeof id);
+	return rng_mix(manifest_hash(m), id, 0);
+}
+
+static void set_origin(const struct training *t, const struct config *c, const struct peer_id *self,
+        const struct manifest *m)
+{
+	struct checkpoint_origin o = {.manifest = *m};
+	_Static_assert(CHECKPOINT_ID == 2 * sizeof self->bytes + 1, "an id fits");
+	memcpy(o.run, c->gossip.run, sizeof o.run);
+	sodium_bin2hex(o.owner, sizeof o.owner, self->bytes, sizeof self->bytes);
+	trainer_set_origin(learner_trainer(t->learner), &o);
+}
+
 int training_open(struct training *t, const struct config *c, uv_loop_t *loop,
         const struct peer_id *self, const struct statedir *state, void *arg,
         void (*finished_cb)(void *arg, int code), int *status, struct err *e)
@@ -95,8 +149,10 @@ int training_open(struct training *t, const struct config *c, uv_loop_t *loop,
 	int rc = open_learner(t, c, loop, self, status, e);
 	if (rc)
 		goto out;
-	rc = hash_init(t, &fc.init, e);
+	rc = read_manifest(t, c, &fc.manifest, e);
 	*status = EXIT_FAILED;
+	if (rc == 0)
+		set_origin(t, c, self, &fc.manifest);
 	if (rc == 0)
 		rc = place_out(c, true, t->out, e);
 	if (rc == 0)
@@ -110,8 +166,8 @@ int training_open(struct training *t, const struct config *c, uv_loop_t *loop,
 	*status = EXIT_FAILED;
 	fc.learner = t->learner;
 	statedir_load_progress(state, &progress);
-	fc.progress_run = progress.run;
-	fc.samples = progress.samples;
+	t->progress = progress_key(&fc.manifest, self);
+	fc.samples = progress.run == t->progress ? progress.samples : 0;
 	fc.quota = (struct gate_quota){progress.day_start_s, progress.day_bytes};
 	rc = flock_new(&t->flock, &fc, e);
 out:
@@ -132,10 +188,22 @@ void training_close(struct training *t)
 	*t = (struct training){.dir = {.lock = -1}};
 }
 
+struct gossip_departed training_departed(const struct training *t)
+{
+	const struct checkpoint_origin *o = &learner_trainer(t->learner)->origin;
+	struct gossip_departed d = {.samples = o->before_samples};
+	size_t len = 0;
+	if (sodium_hex2bin(d.id.bytes, sizeof d.id.bytes, o->before, strlen(o->before), NULL, &len,
+	            NULL) != 0 ||
+	        len != sizeof d.id.bytes)
+		d.samples = 0;
+	return d;
+}
+
 struct statedir_progress training_progress(const struct training *t)
 {
 	struct gate_quota q = flock_quota(t->flock, (uint64_t)time(NULL));
-	return (struct statedir_progress){.run = flock_status(t->flock).model,
+	return (struct statedir_progress){.run = t->progress,
 	        .samples = flock_samples(t->flock),
 	        .day_start_s = q.day_start_s,
 	        .day_bytes = q.bytes};

@@ -12,6 +12,7 @@
 struct training {
 	char out[LIMIT_PATH];
 	struct outdir dir;
+	uint64_t progress;         /* by which the state directory knows this run of this agent */
 	struct learner *learner;   /* owned; NULL: this agent trains nothing */
 	struct flock_agent *flock; /* owned */
 };
@@ -21,6 +22,9 @@ int training_open(struct training *t, const struct config *c, uv_loop_t *loop,
         const struct peer_id *self, const struct statedir *state, void *arg,
         void (*finished_cb)(void *arg, int code), int *status, struct err *e) MUST_CHECK;
 void training_close(struct training *t);
+
+/* Whose checkpoint this agent went on from, for the node's configuration; samples 0: nobody's. */
+struct gossip_departed training_departed(const struct training *t);
 
 /* For the state directory, now and then. */
 struct statedir_progress training_progress(const struct training *t);

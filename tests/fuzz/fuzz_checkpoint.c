@@ -41,7 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (st_parse(&c.file, data, size, &e) != 0)
 		return 0;
 	if (checkpoint__read(&c, &e) == 0 &&
-	        (c.state.sample >= c.state.n_train || c.state.step > c.state.samples))
+	        (c.state.sample >= c.state.n_train ||
+	                c.state.step > c.state.samples + c.state.others))
 		abort();
 	use_weights(&c.file);
 	checkpoint_close(&c);

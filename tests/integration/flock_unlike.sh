@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Real agents whose settings do not fit: a newcomer that nobody can train with ends and names the
-# settings, other runs are only named.
+# Real agents whose settings, folders or identities do not fit: a newcomer that nobody can train
+# with ends and names the settings, other runs only are named, a checkpoint of another run is
+# refused, and what an agent has trained stays that agent's.
 # shellcheck source-path=SCRIPTDIR source=flock_lib.sh
 . "${srcdir:-.}/tests/integration/flock_lib.sh"
 
@@ -42,5 +43,54 @@ only_peer() {
 	check "o: and leaves" all_leave
 }
 
-for s in newcomer only_peer; do scenario $s; done
+# ---- folders and identities
+
+# again NAME CODE ARGUMENTS...: on the folder of f0, which ends at once.
+again() {
+	enter f "$1" --out "$dir/f0.run" --stop-after 1 "${@:3}"
+	ended "$1" "$2"
+}
+folder() {
+	settings f 1e6
+	enter f f0 --stop-after 500
+	check "f: an agent trains" ended f0 || return
+	cp -a "$dir/f0" "$dir/f1" # one identity
+	check "f: its folder is not for another run" again f1 5 --run another
+	check "f: which is said" said f1 'of the run .*\(gossip.run\): choose another --out'
+	check "f: nor for another budget and optimizer" again f1 5 --epochs 3 --optimizer adamw
+	check "f: which is said" said f1 '\(train.epochs, data, train.optimizer\): choose'
+	check "f: nor for train" not_train
+	check "f: another way to exchange is no other run" again f1 0 --exchange push
+	check "f: it is resumed" said f1 'step 500, 16000 samples of our own'
+}
+not_train() {
+	"$dunlin" train --config "$dir/f.json" --out "$dir/f0.run" --resume --stop-after 1 \
+		>"$dir/not_train" 2>&1
+	[ $? = 5 ] && grep -q 'written by "dunlin agent"' "$dir/not_train"
+}
+
+# A new identity goes on with the parameters; what they cost stays the old one's.
+heir() {
+	settings h 1e6
+	enter h h0 --stop-after 500
+	check "h: an agent trains" ended h0 || return
+	check "h: so many" printed h0 'trained 16000 samples of the run.s 16000;'
+	enter h h1 --out "$dir/h0.run" --stop-after 100
+	check "h: another goes on with its folder" ended h1
+	check "h: from its step, without its samples" said h1 'step 500, 0 samples of our own'
+	check "h: they count once" printed h1 'trained 3200 samples of the run.s 19200;'
+	check "h: its checkpoint is of a later step" test -e \
+		"$dir/h0.run/checkpoint-000000000600.safetensors"
+	enter h h1 --out "$dir/h0.run" --stop-after 100
+	check "h: it comes back" ended h1
+	check "h: and knows whose is what" printed h1 'trained 6400 samples of the run.s 22400;'
+	# Whose key is removed begins anew in the same state directory, too.
+	rm "$dir/h1/identity.key"
+	enter h h1 --out "$dir/h0.run" --stop-after 100
+	check "h: with a new key it is another agent" ended h1
+	check "h: with samples of its own" printed h1 'trained 3200 samples of the run.s 25600;'
+}
+printed() { grep -E -e "$2" "$dir/$1.out"; }
+
+for s in newcomer only_peer folder heir; do scenario $s; done
 finish

@@ -66,7 +66,16 @@ static void sample_init(struct sample *s)
 	                .mean = 0.1 + 0.2,
 	                .std = 1.0 / 3.0,
 	                .best_step = 938,
-	                .best_loss = 0.28765432109876543},
+	                .best_loss = 0.28765432109876543,
+	                .origin = {.manifest = {.run = UINT64_MAX,
+	                                   .model = 1,
+	                                   .init = 0x8000000000000000,
+	                                   .count = 43,
+	                                   .total = 1200000},
+	                        .run = "a run",
+	                        .owner = "0123456789abcdef",
+	                        .before = "fedcba9876543210",
+	                        .before_samples = 77}},
 	        .backend = "plain",
 	        .device = "plain loops",
 	        .choices = "a 1; b \"2\"",
@@ -522,6 +531,38 @@ static void test_step_inside_counts(void **state)
 	arch_close(&s.arch);
 }
 
+static void rewrite(const char *path, const char *from, const char *to)
+{
+	struct buf b;
+	struct err e;
+	char *at;
+
+	buf_init(&b, 1 << 20);
+	assert_int_equal(file_read(&b, path, &e), 0);
+	at = memmem(b.data, b.len, from, strlen(from));
+	assert_non_null(at);
+	memcpy(at, to, strlen(to));
+	write_file(path, b.data, b.len);
+	buf_close(&b);
+}
+
+/* One that does not say of which run it is is neither taken nor called damaged. */
+static void test_earlier_version(void **state)
+{
+	char path[300];
+	struct sample s;
+	struct checkpoint c;
+	struct err e;
+
+	sample_init(&s);
+	snprintf(path, sizeof path, "%s/v1.safetensors", (char *)*state);
+	assert_int_equal(checkpoint_write(path, &s.source, &e), 0);
+	rewrite(path, "\"version\":\"2\"", "\"version\":\"1\"");
+	assert_int_equal(checkpoint_open(&c, path, &e), ERR_UNSUPPORTED);
+	assert_non_null(strstr(e.msg, "--out"));
+	arch_close(&s.arch);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -537,6 +578,7 @@ int main(void)
 	        cmocka_unit_test(test_numbers_are_strict),
 	        cmocka_unit_test(test_folder),
 	        cmocka_unit_test(test_step_inside_counts),
+	        cmocka_unit_test(test_earlier_version),
 	};
 
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -235,6 +235,89 @@ static void what_cannot_open_says_so(void **state)
 	config_close(&b.config);
 }
 
+static struct checkpoint_origin origin_of(const char *run, const char *owner)
+{
+	struct checkpoint_origin o = {.manifest = {.run = (uint64_t)run[0], .total = 1000}};
+
+	snprintf(o.run, sizeof o.run, "%s", run);
+	snprintf(o.owner, sizeof o.owner, "%s", owner);
+	return o;
+}
+
+static void refused_for(struct trainer *t, const struct checkpoint *k,
+        const struct checkpoint_origin *o, const char *words)
+{
+	struct err e;
+
+	trainer_set_origin(t, o);
+	assert_int_equal(trainer_restore(t, k, NULL, &e), ERR_MISMATCH);
+	if (strstr(e.msg, words) == NULL)
+		fail_msg("\"%s\" without \"%s\"", e.msg, words);
+	assert_int_equal(t->step, 0);
+}
+
+/* Of which run it is, and whose. */
+static void a_checkpoint_is_of_a_run_and_an_agent(void **state)
+{
+	const struct checkpoint_origin mine = origin_of("a", "me"), yours = origin_of("a", "you");
+	struct checkpoint_origin o = origin_of("b", "me");
+	char path[300];
+	struct checkpoint k;
+	struct bed b;
+	struct err e;
+
+	bed_config(&b, *state);
+	snprintf(path, sizeof path, "%s/o.safetensors", (char *)*state);
+	struct trainer *t = by_hand(&b.config), *u = by_hand(&b.config);
+	float *params = malloc(t->arch.n_total * sizeof *params);
+
+	trainer_set_origin(t, &mine);
+	step_to(t, 4);
+	assert_non_null(params);
+	net_get_params(t->net, params);
+	t->others = 50;
+	assert_int_equal(trainer_save(t, path, &e), 0);
+	assert_int_equal(checkpoint_open(&k, path, &e), 0);
+	refused_for(u, &k, &o, "of the run \"a\" with other settings than this one (gossip.run)");
+	o.manifest.total = 2000;
+	o.manifest.init = 1;
+	refused_for(u, &k, &o, "(gossip.run, train.seed or run.init_from, train.epochs, data)");
+	o = (struct checkpoint_origin){0};
+	refused_for(u, &k, &o, "written by \"dunlin agent\"");
+	o = mine;
+	o.manifest.mode = EXCHANGE_PUSH; /* how agents exchange is no part of a state */
+	trainer_set_origin(u, &o);
+	assert_int_equal(trainer_restore(u, &k, NULL, &e), 0);
+	assert_true(u->step == 4 && u->samples == t->samples && u->others == 50);
+	assert_int_equal(u->origin.before_samples, 0);
+
+	/* Another agent: parameters and optimiser, the rest is told apart. */
+	trainer_set_origin(u, &yours);
+	assert_int_equal(trainer_restore(u, &k, NULL, &e), 0);
+	assert_params(u, params);
+	assert_true(u->step == 4 && u->samples == 0 && u->others == 50 + t->samples);
+	assert_true(u->origin.before_samples == t->samples && u->optim.steps == t->optim.steps);
+	assert_string_equal(u->origin.before, "me");
+	checkpoint_close(&k);
+	step_to(u, 5);
+	const uint64_t one = u->samples;
+
+	assert_int_equal(trainer_save(u, path, &e), 0);
+	assert_int_equal(checkpoint_open(&k, path, &e), 0);
+	trainer_free(u);
+	u = by_hand(&b.config);
+	trainer_set_origin(u, &yours);
+	assert_int_equal(trainer_restore(u, &k, NULL, &e), 0);
+	assert_true(u->step == 5 && u->samples == one && u->others == 50 + t->samples);
+	assert_true(u->origin.before_samples == t->samples);
+	assert_string_equal(u->origin.before, "me");
+	checkpoint_close(&k);
+	trainer_free(t);
+	trainer_free(u);
+	free(params);
+	config_close(&b.config);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -243,6 +326,7 @@ int main(void)
 	        cmocka_unit_test(what_is_held_out_is_evaluated),
 	        cmocka_unit_test(the_best_is_the_best),
 	        cmocka_unit_test(what_cannot_open_says_so),
+	        cmocka_unit_test(a_checkpoint_is_of_a_run_and_an_agent),
 	};
 
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
