@@ -11,7 +11,7 @@
 	X(EXIT_FAILED, 1, "an unexpected failure: memory, disk, network, output")              \
 	X(EXIT_USAGE, 2, "wrong usage: an unknown subcommand, flag or argument")               \
 	X(EXIT_CONFIG, 3,                                                                      \
-	        "a setting is wrong, in the config file or the environment, or what it names") \
+	        "a setting is wrong, or what it names, or all peers of the run have others")   \
 	X(EXIT_DATA, 4, "data is missing or wrong")                                            \
 	X(EXIT_MODEL, 5, "a model, checkpoint or weights file is missing or wrong")            \
 	X(EXIT_DIVERGED, 6, "training diverged: the loss is not a finite number")              \
