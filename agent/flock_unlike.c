@@ -49,9 +49,11 @@ void flock__unlike_heard(
 	log_warn("unlike %s: %s", id, words);
 }
 
+/* One that is suspected may be fine. */
 static bool trains(const struct member_view *v)
 {
-	return v->state == MEMBER_ALIVE && v->record.status.model != 0;
+	bool here = v->state == MEMBER_ALIVE || v->state == MEMBER_SUSPECT;
+	return here && v->record.status.model != 0;
 }
 
 static bool newcomer(const struct flock_agent *f)
