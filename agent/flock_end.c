@@ -152,7 +152,8 @@ static void maybe_left(struct flock_agent *f)
 bool flock_unsaved(const struct flock_agent *f)
 {
 	/* What a learner that failed has is not worth keeping. */
-	return f->owes && !f->learner_failed && !f->refused && !(f->kept && (f->finished || !f->merge_evaluated));
+	return f->owes && !f->learner_failed && !f->refused &&
+	       !(f->kept && (f->finished || !f->merge_evaluated));
 }
 
 static void stop_learner(struct flock_agent *f)

@@ -268,8 +268,7 @@ static void test_many_aside(void **unused)
 	        .n_groups = GROUPS,
 	        .offer_ms = 3000,
 	        .hold_ms = 4000,
-	        .settle_ms = 1000000,
-	        .format_max = 1};
+	        .settle_ms = 1000000};
 	begin(&f);
 	exchange_init(f.x, &c);
 	for (uint64_t i = 1; i <= EXCHANGE_ASIDE_MAX + 2; i++) {

@@ -449,7 +449,8 @@ static void test_greeting_repeats_the_run(void **state)
 	assert_true(cli_parse(
 	        &c, &args, CMD_AGENT, sizeof argv / sizeof *argv, (char **)argv, &status));
 	struct greeting g = {.config = &c, .given = args.given};
-	g.listen = g.advertise = addr("10.0.0.5:80");
+	g.listen = g.advertise[0] = addr("10.0.0.5:80");
+	g.n_advertise = 1;
 	assert_int_equal(setenv("DUNLIN_TRAIN_LABELS", "there", 1), 0);
 	strcpy(c.data.train_labels, "there");
 	buf_init(&out, 65536);
