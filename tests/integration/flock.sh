@@ -72,22 +72,25 @@ leaves() { ended "$1" && whole_checkpoint "$1"; }
 
 # ---- ways to exchange, and their bounds
 
+# The mode is the run's, the format each agent's own.
 modes() {
+	local mode
 	settings m 1e6
-	enter m m0 --exchange push
-	check "an agent that pushes" ready m0 || return
-	enter m m1 --exchange pull --seed "$(seed_of m0)"
-	enter m m2 --wire fp32 --seed "$(seed_of m0)"
-	check "one that pulls, one that sends fp32" ready m1 m2 || return
-	check "all begin exchanges, and take others'" await m0 m1 m2 -- exchanges.begun\>=1 \
-		exchanges.taken\>=1
-	check "pushed" has_exchanged m0 '"ours":true,"mode":"push","format":"bf16"'
-	check "was pulled from" has_exchanged m0 '"ours":false,"mode":"pull","format":"bf16"'
-	check "pulled" has_exchanged m1 '"ours":true,"mode":"pull","format":"bf16"'
-	check "fp32 by its own wish" has_exchanged m2 '"ours":true,"mode":"pair","format":"fp32"'
-	check "bf16 by the others'" has_exchanged m2 \
-		'"ours":false,"mode":"pu[a-z]*","format":"bf16"'
-	check "all leave" all_leave
+	for mode in push pull; do
+		enter m "$mode" --exchange $mode
+		check "an agent that can only $mode" ready "$mode" || return
+		enter m "$mode-fp32" --exchange $mode --wire fp32 --seed "$(seed_of "$mode")"
+		check "one more, that sends fp32" ready "$mode-fp32" || return
+		check "both begin exchanges, and take the other's" await "$mode" "$mode-fp32" -- \
+			exchanges.begun\>=1 exchanges.taken\>=1
+		check "$mode, bf16" has_exchanged "$mode" \
+			"\"ours\":true,\"mode\":\"$mode\",\"format\":\"bf16\""
+		check "fp32 by its own wish" has_exchanged "$mode-fp32" \
+			"\"ours\":true,\"mode\":\"$mode\",\"format\":\"fp32\""
+		check "bf16 by the other's" has_exchanged "$mode-fp32" \
+			"\"ours\":false,\"mode\":\"$mode\",\"format\":\"bf16\""
+		check "both leave" all_leave
+	done
 }
 # has_exchanged NAME PATTERN: such an exchange comes about, sooner or later.
 has_exchanged() {

@@ -312,7 +312,7 @@ static void test_ports_may_be_left_out(void **state)
 		if (hostport_parse(refused[i], &h, &e) != ERR_FORMAT)
 			fail_msg("%s is taken", refused[i]);
 	config_defaults(&c);
-	reads(c.agent.listen, "0.0.0.0", HOSTPORT_PORT, true);
+	reads(c.agent.listen, "", HOSTPORT_PORT, true);
 	config_close(&c);
 }
 
