@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside the flock: its state, and what its files ask of each other. Nobody else includes this.
+ *
+ *     flock.c        the step: events in, time, phases, looking for peers
+ *     out.c          actions, sends and says of the step at hand; membership's turn
+ *     run_clock.c    samples of all agents; who is a candidate for an exchange
+ *     exchanging.c   gate and partners in front of the exchange machine, and what it asks for
+ *     offers.c       what we think of a peer's offer and of its refusals
+ *     verify.c       what a partner sent, before it is used
+ *     differing.c    peers with another manifest
+ *     divergence.c   our sketch and the peers'; flocks that were apart
+ *     join.c         taking a donor's state
+ *     donate.c       giving ours
+ *     finish.c       merge rounds, the result, leaving
+ *     view.c         what can be told
+ */
+#ifndef DUNLIN_GOSSIP_FLOCK_FLOCK_INTERNAL_H
+#define DUNLIN_GOSSIP_FLOCK_FLOCK_INTERNAL_H
+
+#include "agent/base/rng.h"
+#include "gossip/flock/flock.h"
+#include "gossip/meetings.h"
+#include "gossip/unlike.h"
+
+#define FLOCK_CANDIDATES 1024 /* peers to draw partners from; of more, the first known */
+#define FLOCK_MERGE_NEAR 8    /* partners that must be near for a merge to be over */
+#define FLOCK_SHUNNED 8       /* donors that a join has tried in vain */
+#define FLOCK_SKETCHES 64     /* of peers, as they last told us */
+#define FLOCK_CLAIMS 8        /* counts that peers told us, on their way to membership */
+_Static_assert(FLOCK_SKETCHES <= SKETCH_PEERS_MAX, "all can be compared");
+
+/* The run's clock, and our part of it. */
+struct flock__clock {
+	uint64_t base;             /* trained before, beyond what the checkpoint knows */
+	struct flock_trained last; /* step 0: none yet */
+	double loss;               /* smoothed */
+	bool has_loss;
+	uint64_t kept;       /* samples of others, by the checkpoint that we went on from */
+	uint64_t others;     /* as last looked at */
+	uint64_t learner;    /* as the learner was last told */
+	uint64_t told;       /* samples of others, at least, by a partner's view of the clock */
+	uint64_t known, mid; /* the run's, as it was CLOCK_NEWS_MS ago or earlier */
+	uint64_t at_ms;
+	/* Samples of others and our own when we last were in touch with them, and at the snapshot
+	 * of the exchange under way. */
+	uint64_t others_then, own_then, others_snapshot, own_snapshot;
+	uint64_t followed_ms;    /* when we last looked, also by a suspended machine's clock */
+	uint64_t apart_until_ms; /* what we hear of until then was trained without us */
+};
+
+struct flock__candidates {
+	struct peer_id id[FLOCK_CANDIDATES];
+	int n;
+	uint32_t unlike;
+	uint64_t at_ms;
+};
+
+/* What SLOT_SNAPSHOT is being filled for. */
+enum flock__snapshot { SNAPSHOT_NONE, SNAPSHOT_EXCHANGE, SNAPSHOT_SKETCH, SNAPSHOT_DROPPED };
+
+/* Who holds SLOT_STAGING. Dropped: the exchange is over, but the holder has not let go. */
+enum flock__incoming {
+	INCOMING_NONE,
+	INCOMING_TRANSFER,
+	INCOMING_MEASURE,
+	INCOMING_TRANSFER_DROPPED,
+	INCOMING_MEASURE_DROPPED,
+};
+
+/* The exchange under way, beside what the machine knows of it. */
+struct flock__exchanging {
+	enum flock__snapshot snapshot;
+	bool tells_sketch; /* that of the snapshot on its way becomes ours */
+	enum flock__incoming incoming;
+	bool connected;              /* its bulk connection came and was not used yet */
+	uint64_t number;             /* of the exchange */
+	uint64_t entry;              /* of the ledger, for the offer that begins now; 0: none */
+	struct exchange_event moved; /* to be told to the machine once it is verified */
+	double distance2[EXCHANGE_GROUPS_MAX];
+	bool has_distance2;
+	struct sketch heard; /* of what came */
+	bool has_heard;
+	float own_factor;
+	uint64_t timer_ms;
+	struct exchange_actions actions;
+};
+
+/* Where we are, and where the others are. */
+struct flock__divergence {
+	struct sketch own;
+	bool has_own, news; /* news: membership has not heard of it */
+	uint64_t at_ms, step;
+	double moved; /* our path until then */
+	struct {
+		struct peer_id id;
+		uint64_t at_ms; /* 0: free */
+		struct sketch sketch;
+	} told[FLOCK_SKETCHES]; /* with offers, so fresher than what membership carries */
+	uint64_t adopt_ms;      /* when to give up our state for a donor's; 0: not to */
+	struct peer_id adopt_from;
+	uint64_t adopted_ms;
+};
+
+enum flock__join_stage {
+	JOIN_NONE,
+	JOIN_RETRY,    /* at at_ms */
+	JOIN_ASKED,    /* DONATE is awaited until at_ms */
+	JOIN_OPENING,  /* the connection is, until at_ms */
+	JOIN_TRANSFER, /* a transfer holds SLOT_FETCHED */
+	JOIN_MEASURE,  /* a worker reads it */
+	JOIN_ADOPT,    /* the learner does */
+	JOIN_ENDING,   /* given up, the holder has not let go */
+};
+
+struct flock__join {
+	enum flock__join_stage stage;
+	bool anew; /* it trained before, and gives that up */
+	struct peer_id donor;
+	bool has_donor;
+	uint64_t exchange; /* number of this attempt */
+	uint64_t snapshot; /* id of the donor's snapshot being received; 0: none yet */
+	uint64_t began_ms, at_ms;
+	struct flock_state info;
+	float radius[EXCHANGE_GROUPS_MAX + 1];
+	int n_radius;
+	struct sketch donor_sketch; /* when the snapshot was begun */
+	bool has_donor_sketch;
+	uint64_t count, total; /* numbers that have come, of how many */
+	bool mixed;            /* they are of more than one donor */
+	struct sketch side;    /* of the flock whose state is wanted */
+	bool has_side;
+	int attempts;
+	struct peer_id shunned[FLOCK_SHUNNED];
+	int n_shunned;
+	struct sketch result;
+};
+
+enum flock__donation_stage {
+	DONATION_FREE,
+	DONATION_WAITING,
+	DONATION_ANNOUNCED,
+	DONATION_TRANSFER
+};
+enum flock__donated { DONATED_NONE, DONATED_TAKING, DONATED_READY };
+
+struct flock__donate {
+	enum flock__donated slot; /* what SLOT_DONATED holds */
+	uint64_t id, at_ms;
+	struct flock_state info;
+	float radius[EXCHANGE_GROUPS_MAX + 1];
+	struct flock__donation {
+		enum flock__donation_stage stage;
+		struct peer_id to;
+		uint64_t exchange, offset, since_ms;
+	} to[FLOCK_DONATIONS];
+};
+
+enum flock__written { WRITTEN_NOT, WRITTEN_ASKED, WRITTEN_YES, WRITTEN_FAILED };
+enum flock__merge { MERGE_NONE, MERGE_LOCAL, MERGE_ROUNDS, MERGE_OVER };
+enum flock__leave { LEAVE_NONE, LEAVE_EXCHANGE, LEAVE_LEARNER, LEAVE_MEMBERSHIP, LEAVE_LEFT };
+
+struct flock__finish {
+	bool run_over; /* all samples are trained */
+	enum flock__merge merge;
+	uint64_t merge_until_ms, merge_next_ms, rounds;
+	/* With whom a round found hardly any distance, since one last found some. */
+	struct peer_id near[FLOCK_MERGE_NEAR];
+	int n_near;
+	bool owes;    /* something is to be written before it may leave with success */
+	bool refused; /* nobody trains what we do: what we have is worth nothing */
+	enum flock__written exported, saved;
+	int tries;
+	uint64_t retry_ms, idle_since_ms;
+	enum flock__leave leave;
+	uint64_t leave_until_ms;
+	bool learner_failed, learner_stopped;
+};
+
+struct flock {
+	struct flock_config c;
+	uint64_t now_ms, awake_ms, wall_s;
+	enum flock_phase phase;
+	uint64_t model_hash;
+	struct rng rng, wire_rng;
+	uint64_t tick_ms;
+	uint64_t look_until_ms, seen_ms;
+	bool joined; /* by a donor's state */
+	uint64_t exchanged_ms;
+	uint64_t saves, saved_step, saved_ms;
+	bool has_eval, has_local, has_merged;
+	struct flock_eval eval, local, merged;
+
+	/* in our memory */
+	struct gossip *membership;
+	struct gate *gate;
+	struct partners *partners;
+	struct exchange *exchange;
+
+	uint64_t membership_ms; /* its deadline */
+	bool membership_stepped, status_news;
+	struct {
+		struct peer_id id;
+		uint64_t samples;
+	} claim[FLOCK_CLAIMS];
+	int n_claims;
+
+	struct unlike unlike;
+	uint64_t unlike_ms; /* when to ask the next one of them */
+	struct clip clip;
+	struct ledger ledger;
+	struct meetings meetings;
+	struct flock__clock clock;
+	struct flock__candidates candidates;
+	struct flock__exchanging x;
+	struct flock__divergence divergence;
+	struct flock__join join;
+	struct flock__donate donate;
+	struct flock__finish finish;
+
+	double last_distance, rms;
+	bool has_distance;
+	struct flock_counts counts;
+	struct exchange_result recent[FLOCK_RECENT];
+	uint64_t n_recent;
+
+	struct flock_actions *out; /* of the step at hand */
+};
+
+/* flock.c */
+void flock__phase(struct flock *f, enum flock_phase p);
+void flock__joined(struct flock *f, bool from_donor); /* train, or merge if the run is over */
+
+/* out.c */
+struct flock_action *flock__do(struct flock *f, enum flock_action_kind kind);
+struct flock_action *flock__do_bulk(struct flock *f, enum flock_action_kind kind, uint8_t use,
+        const struct peer_id *peer, uint64_t exchange);
+void flock__send(struct flock *f, const struct peer_id *to, const struct exchange_message *m);
+struct flock_say *flock__say(struct flock *f, enum flock_say_code code);
+void flock__say_of(struct flock *f, enum flock_say_code code, const struct peer_id *peer,
+        uint64_t a, uint64_t b);
+/* One event of membership, at most once in a step. */
+void flock__membership(struct flock *f, struct gossip_event *e);
+/* What membership has not heard of, if it had no turn yet. */
+void flock__membership_turn(struct flock *f);
+bool flock__membership_owed(const struct flock *f);
+void flock__claim(struct flock *f, const struct peer_id *id, uint64_t samples);
+
+/* run_clock.c */
+uint64_t flock__samples(const struct flock *f); /* own, as peers are told */
+uint64_t flock__clock(const struct flock *f);
+uint64_t flock__missed(const struct flock *f); /* samples of others, while out of touch */
+bool flock__stale(const struct flock *f);      /* so many that a donor's state is needed */
+void flock__told_clock(struct flock *f, uint64_t clock); /* by a peer of our run */
+void flock__tell_clock(struct flock *f);                 /* to membership and the learner */
+void flock__in_touch(struct flock *f);                   /* nothing is missed, from now on */
+void flock__clock_snapshot(struct flock *f);             /* for an exchange */
+void flock__clock_exchanged(struct flock *f);            /* it came about */
+double flock__moved(const struct flock *f); /* our path since the parameters were set */
+void flock__candidates(struct flock *f);    /* looks again if it is time to */
+bool flock__is_candidate(const struct flock *f, const struct member_view *v);
+
+/* exchanging.c */
+bool flock__idle(const struct flock *f); /* no exchange, and nobody holds its buffers */
+void flock__exchange(struct flock *f, struct exchange_event *e);
+void flock__offer(struct flock *f, const struct peer_id *to, bool final);
+bool flock__offer_any(struct flock *f, bool final); /* false: nobody, or not now */
+void flock__steps(struct flock *f, const struct flock_trained *s, int n);
+bool flock__exchange_bulk(struct flock *f, const struct flock_event *e);
+void flock__exchange_transferred(struct flock *f, const struct flock_event *e);
+void flock__snapshot(struct flock *f, enum flock__snapshot use, uint8_t format);
+void flock__snapshot_taken(struct flock *f, const struct flock_event *e);
+void flock__terms(struct flock *f, struct exchange_terms *t, bool final);
+uint64_t flock__transfer_ms(const struct flock *f, const struct peer_id *id, uint8_t format);
+
+/* offers.c */
+void flock__exchange_message(
+        struct flock *f, const struct peer_id *from, const struct exchange_message *m);
+
+/* verify.c */
+void flock__verify(struct flock *f, const struct flock_event *e); /* MEASURED, of STAGING */
+void flock__met(struct flock *f, const struct exchange_result *r);
+/* How far two may be from each other who have trained apart since they met. */
+double flock__may_be_apart(const struct flock *f, const struct peer_id *id);
+
+/* differing.c */
+/* What a message says of its sender's manifest is compared with ours, and a difference is told. */
+void flock__unlike_heard(
+        struct flock *f, const struct peer_id *from, const struct exchange_message *m);
+void flock__unlike_tick(struct flock *f); /* asks a peer of another manifest for it */
+struct unlike_count flock__unlike_count(const struct flock *f);
+/* True: it is so with every peer of our run, we are the newcomer, and this agent ends. */
+bool flock__unlike_all(struct flock *f);
+
+/* divergence.c */
+bool flock__sketch_due(const struct flock *f);
+void flock__sketch_soon(struct flock *f);
+void flock__own_sketch(struct flock *f, const struct sketch *s, uint64_t step);
+void flock__keep_sketch(struct flock *f, const struct peer_id *id, const struct exchange_terms *t);
+bool flock__peer_sketch(const struct flock *f, const struct peer_id *id, struct sketch *out);
+int flock__peer_sketches(const struct flock *f, struct sketch *out, int max);
+/* Those by which what a donor gave is judged: fresh, and not its own. side: only of those who are
+ * nearer to it than to us; NULL: of all. */
+int flock__witnesses(const struct flock *f, const struct peer_id *donor, const struct sketch *side,
+        struct sketch *out, int max);
+/* The peer's parameters, that far from ours, are not those that its sketch was made of. */
+bool flock__lied(const struct flock *f, const struct peer_id *peer, double distance);
+/* The peer's sketch says that we are not of one flock any more. */
+bool flock__apart(const struct flock *f, const struct sketch *theirs);
+void flock__consider_adopting(
+        struct flock *f, const struct peer_id *peer, const struct sketch *theirs);
+bool flock__catch_up(struct flock *f); /* takes a donor's state if it is stale */
+bool flock__adopt_if_due(struct flock *f);
+
+/* join.c */
+void flock__join_begin(struct flock *f, const struct peer_id *from, bool anew);
+bool flock__join_message(
+        struct flock *f, const struct peer_id *from, const struct exchange_message *m);
+bool flock__join_bulk(struct flock *f, const struct flock_event *e);
+void flock__join_unsent(struct flock *f, const struct flock_event *e);
+void flock__join_transferred(struct flock *f, const struct flock_event *e);
+void flock__join_measured(struct flock *f, const struct flock_event *e);
+void flock__join_adopted(struct flock *f, int code);
+void flock__join_gone(struct flock *f, const struct peer_id *id);
+void flock__join_tick(struct flock *f);
+void flock__join_close(struct flock *f);
+
+/* donate.c */
+bool flock__donate_message(
+        struct flock *f, const struct peer_id *from, const struct exchange_message *m);
+bool flock__donate_bulk(struct flock *f, const struct flock_event *e);
+void flock__donate_unsent(struct flock *f, const struct flock_event *e);
+void flock__donate_transferred(struct flock *f, const struct flock_event *e);
+void flock__donate_state(struct flock *f, const struct flock_state *s);
+void flock__donate_refused(struct flock *f);
+void flock__donate_tick(struct flock *f);
+void flock__donate_close(struct flock *f);
+bool flock__donate_busy(const struct flock *f);
+
+/* finish.c */
+void flock__run_over(struct flock *f, const struct flock_event *e);
+void flock__no_result(struct flock *f); /* the run is over, and we have no part of its end */
+void flock__merge_begin(struct flock *f);
+void flock__merge_result(struct flock *f, const struct exchange_result *r);
+void flock__finish_tick(struct flock *f);
+void flock__evaluated(struct flock *f, const struct flock_event *e);
+void flock__saved(struct flock *f, const struct flock_event *e);
+void flock__exported(struct flock *f, int code);
+void flock__learner_failed(struct flock *f, int code);
+void flock__leave(struct flock *f, int code);
+void flock__leave_check(struct flock *f); /* after every event */
+
+#endif

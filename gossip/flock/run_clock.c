@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/* The run's clock, and what of it this agent's model has no part of; and the candidates.
+ *
+ * The clock is the samples of all agents; budget, schedules and the end of the run go by it. What
+ * is known of the others comes from two sides: their records, which take seconds to spread, but no
+ * fewer than our own checkpoint knew of; and what partners have heard, which takes one exchange. A
+ * partner's word counts for no more than a share of the run beyond the records.
+ *
+ * While we train and hear of the others all the time, what they train reaches our model by
+ * exchanges, however rare these are. It does not when we slept (a stopped process, a suspended
+ * laptop) or were cut off from everybody: what we hear of afterwards, until the next exchange, was
+ * missed. So it is when we were paused, or started from a checkpoint. An agent that has missed more
+ * than gossip.stale of the run, and more than it trained by itself meanwhile, is stale: its model
+ * is not the flock's, and it takes a donor's state. Of two that were cut off from each other only
+ * one can be.
+ *
+ * What cannot be known: an agent that wakes up, or starts from an old checkpoint, when all others
+ * are gone and nobody is left who has heard of their samples, has no reason to think that it missed
+ * any. It trains what is left of the run by its own account.
+ *
+ * Candidates are the live peers of our run that can be reached: partners are drawn from them. */
+#include "gossip/flock/flock_internal.h"
+
+#define CANDIDATES_MS 200
+#define CLOCK_NEWS_MS 30000 /* in which samples that somebody trained are known to all */
+#define SLEPT_MS 1000       /* between two ticks */
+
+uint64_t flock__samples(const struct flock *f)
+{
+	return f->clock.base + f->clock.last.samples;
+}
+
+double flock__moved(const struct flock *f)
+{
+	return f->clock.last.moved;
+}
+
+static uint64_t others(const struct flock *f)
+{
+	uint64_t ours = gossip_self(f->membership)->status.samples;
+	uint64_t clock = gossip_clock(f->membership);
+	uint64_t known = clock > ours ? clock - ours : 0;
+	if (known < f->clock.kept)
+		known = f->clock.kept;
+	uint64_t most = known + (uint64_t)(f->c.stale * (double)f->c.manifest.total);
+	uint64_t told = f->clock.told < most ? f->clock.told : most;
+	return told > known ? told : known;
+}
+
+uint64_t flock__clock(const struct flock *f)
+{
+	return others(f) + flock__samples(f);
+}
+
+uint64_t flock__missed(const struct flock *f)
+{
+	uint64_t now = others(f);
+	return now > f->clock.others_then ? now - f->clock.others_then : 0;
+}
+
+bool flock__stale(const struct flock *f)
+{
+	uint64_t missed = flock__missed(f), own = flock__samples(f) - f->clock.own_then;
+	return (double)missed > f->c.stale * (double)f->c.manifest.total && missed > own;
+}
+
+void flock__in_touch(struct flock *f)
+{
+	f->clock.others_then = others(f);
+	f->clock.own_then = flock__samples(f);
+	f->clock.apart_until_ms = 0;
+}
+
+void flock__clock_snapshot(struct flock *f)
+{
+	f->clock.others_snapshot = f->clock.others;
+	f->clock.own_snapshot = flock__samples(f);
+}
+
+void flock__clock_exchanged(struct flock *f)
+{
+	struct flock__clock *c = &f->clock;
+	if (c->others_snapshot <= c->others_then)
+		return;
+	c->others_then = c->others_snapshot;
+	c->own_then = c->own_snapshot;
+	c->apart_until_ms = 0;
+}
+
+void flock__told_clock(struct flock *f, uint64_t clock)
+{
+	/* Our own part of that clock is at most what we know of it now. */
+	uint64_t ours = flock__samples(f), least = clock > ours ? clock - ours : 0;
+	if (least > f->clock.told)
+		f->clock.told = least;
+}
+
+static void follow(struct flock *f)
+{
+	struct flock__clock *c = &f->clock;
+	uint64_t now = others(f);
+	bool slept = c->followed_ms != 0 && f->awake_ms - c->followed_ms > SLEPT_MS;
+	bool met = c->others > 0; /* an agent alone from the beginning is cut off from nobody */
+	c->followed_ms = f->awake_ms;
+	if (slept || (met && f->candidates.n == 0))
+		c->apart_until_ms = f->now_ms + CLOCK_NEWS_MS;
+	if (f->phase == FLOCK_TRAINING && f->now_ms >= c->apart_until_ms && now > c->others) {
+		c->others_then += now - c->others;
+		c->own_then = flock__samples(f);
+	}
+	c->others = now;
+}
+
+void flock__tell_clock(struct flock *f)
+{
+	struct flock__clock *c = &f->clock;
+	f->status_news = true;
+	follow(f);
+	/* The samples of others that a checkpoint names are those that its model has a part of. */
+	if (!flock__stale(f) && c->others + c->base != c->learner) {
+		c->learner = c->others + c->base;
+		flock__do(f, FLOCK_DO_CLOCK)->others = c->learner;
+	}
+	if (f->now_ms - c->at_ms >= CLOCK_NEWS_MS) {
+		c->at_ms = f->now_ms;
+		c->known = c->mid;
+		c->mid = flock__clock(f);
+	}
+}
+
+/* ---- candidates */
+
+bool flock__is_candidate(const struct flock *f, const struct member_view *v)
+{
+	return v->state == MEMBER_ALIVE && v->record.status.model == f->model_hash;
+}
+
+void flock__candidates(struct flock *f)
+{
+	struct flock__candidates *c = &f->candidates;
+	if (c->at_ms != 0 && f->now_ms - c->at_ms < CANDIDATES_MS)
+		return;
+	c->at_ms = f->now_ms;
+	c->n = 0;
+	c->unlike = 0;
+	for (uint32_t i = 0; i < gossip_count(f->membership); i++) {
+		struct member_view v = gossip_member(f->membership, i);
+		if (v.state != MEMBER_ALIVE || v.record.status.model == 0)
+			continue;
+		if (v.record.status.model != f->model_hash ||
+		        unlike_differs(&f->unlike, &v.record.id, f->model_hash) != 0)
+			c->unlike++;
+		else if (!v.unreachable && (v.connected || v.record.dialable) &&
+		         c->n < FLOCK_CANDIDATES)
+			c->id[c->n++] = v.record.id;
+	}
+}
