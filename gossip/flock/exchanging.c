@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+/* Exchanges: gate and partners decide that one is tried, the exchange machine says what comes when,
+ * and its wishes become actions.
+ *
+ *     steps ──► gate ──► partners ──► machine ──► OFFER …
+ *     a peer's OFFER ──► offers.c ──► machine ──► snapshot, open, transfer, END, COMMIT, apply, ACK
+ *
+ * Two buffers are all that this takes: our snapshot as it travels, and staging, which receives the
+ * difference. They are free for the next exchange when learner, worker and transfer have let go of
+ * them; until then offers are answered with "engaged".
+ *
+ * What can fail: everything on the peer's side. The machine ends each exchange in one result, which
+ * is told to gate (bytes, debts), partners (deadline, back-off, quarantine), clipping and ledger.
+ */
+#include "gossip/flock/flock_internal.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#define FAR 1.0 /* of our length: who trains on other data is nearer than that */
+
+bool flock__idle(const struct flock *f)
+{
+	return exchange_state(f->exchange) == EXCHANGE_IDLE && f->x.snapshot == SNAPSHOT_NONE &&
+	       f->x.incoming == INCOMING_NONE;
+}
+
+/* ---- what the machine asks for */
+
+void flock__snapshot(struct flock *f, enum flock__snapshot use, uint8_t format)
+{
+	struct flock_action *a = flock__do(f, FLOCK_DO_SNAPSHOT);
+	assert(f->x.snapshot == SNAPSHOT_NONE && f->x.incoming == INCOMING_NONE);
+	f->x.snapshot = use;
+	f->x.tells_sketch = flock__sketch_due(f);
+	if (use == SNAPSHOT_EXCHANGE)
+		flock__clock_snapshot(f);
+	a->snapshot.format = format;
+	a->snapshot.sketch = f->x.tells_sketch;
+}
+
+void flock__snapshot_taken(struct flock *f, const struct flock_event *e)
+{
+	enum flock__snapshot use = f->x.snapshot;
+	f->x.snapshot = SNAPSHOT_NONE;
+	if (f->x.tells_sketch && e->snapshot.sketch)
+		flock__own_sketch(f, e->snapshot.sketch, e->snapshot.step);
+	f->x.tells_sketch = false;
+	if (use == SNAPSHOT_EXCHANGE)
+		flock__exchange(f, &(struct exchange_event){.kind = EXCHANGE_EVENT_SNAPSHOT});
+}
+
+void flock__terms(struct flock *f, struct exchange_terms *t, bool final)
+{
+	*t = (struct exchange_terms){.manifest = f->c.manifest,
+	        .step = f->clock.last.step,
+	        .samples = flock__samples(f),
+	        .clock = flock__clock(f),
+	        .mode = final ? EXCHANGE_PAIR : f->c.mode,
+	        .format = final ? 0 : f->c.format,
+	        .final = final,
+	        .beta = final ? 0.5f : f->c.beta};
+	if (f->divergence.has_own) {
+		t->sketch_length = SKETCH_BUCKETS * 4;
+		sketch_pack(&f->divergence.own, t->sketch);
+	}
+}
+
+uint64_t flock__transfer_ms(const struct flock *f, const struct peer_id *id, uint8_t format)
+{
+	uint8_t known = format < f->c.n_formats ? format : 0;
+	return partners_deadline(f->partners, id, f->c.exchange_bytes[known]);
+}
+
+static void transfer(struct flock *f, const struct exchange_actions *a)
+{
+	struct flock_action *t =
+	        flock__do_bulk(f, FLOCK_DO_TRANSFER, USE_EXCHANGE, &a->peer, a->exchange);
+	t->transfer.format = a->format;
+	t->transfer.sends = a->sends;
+	t->transfer.receives = a->receives;
+	t->transfer.deadline_ms = a->deadline_ms_left;
+	f->x.connected = false;
+	f->x.incoming = INCOMING_TRANSFER;
+	f->x.has_distance2 = f->x.has_heard = false;
+	f->x.own_factor = 1;
+}
+
+void flock__exchange_transferred(struct flock *f, const struct flock_event *e)
+{
+	struct exchange_event m = {.kind = EXCHANGE_EVENT_MOVED};
+	f->counts.bytes_sent += e->transferred.bytes_sent;
+	f->counts.bytes_received += e->transferred.bytes_received;
+	if (f->x.incoming != INCOMING_TRANSFER) {
+		f->x.incoming = INCOMING_NONE;
+		gate_spent(f->gate, f->now_ms, e->transferred.bytes_sent, false, false);
+		return;
+	}
+	m.moved.code = e->code;
+	m.moved.bytes_sent = e->transferred.bytes_sent;
+	m.moved.bytes_received = e->transferred.bytes_received;
+	m.moved.n = f->c.n_groups;
+	for (int g = 0; g < f->c.n_groups; g++)
+		m.moved.factor[g] = 1;
+	if (e->code == 0 && e->transferred.received > 0) {
+		f->x.moved = m;
+		f->x.incoming = INCOMING_MEASURE;
+		flock__do(f, FLOCK_DO_MEASURE)->slot = SLOT_STAGING;
+		return;
+	}
+	f->x.incoming = INCOMING_NONE;
+	flock__exchange(f, &m);
+}
+
+bool flock__exchange_bulk(struct flock *f, const struct flock_event *e)
+{
+	struct exchange_event m = {.kind = EXCHANGE_EVENT_BULK, .peer = e->peer};
+	/* May be a late connection from an earlier exchange with this peer. */
+	if (exchange_state(f->exchange) != EXCHANGE_PREPARING || e->exchange != f->x.number)
+		return false;
+	struct peer_id with = exchange_peer(f->exchange);
+	if (!peer_id_equal(&with, &e->peer) || (e->bulk == BULK_CAME && f->x.connected))
+		return false;
+	f->x.connected = f->x.connected || e->bulk == BULK_CAME;
+	m.bulk.exchange = e->exchange;
+	m.bulk.bulk = e->bulk;
+	flock__exchange(f, &m);
+	return true;
+}
+
+static void cancel(struct flock *f, const struct exchange_actions *a)
+{
+	if (f->x.snapshot == SNAPSHOT_EXCHANGE)
+		f->x.snapshot = SNAPSHOT_DROPPED;
+	if (f->x.connected)
+		flock__do_bulk(f, FLOCK_DO_CLOSE, USE_EXCHANGE, &a->peer, f->x.number);
+	f->x.connected = false;
+	if (f->x.incoming == INCOMING_TRANSFER) {
+		f->x.incoming = INCOMING_TRANSFER_DROPPED;
+		flock__do_bulk(f, FLOCK_DO_CANCEL, USE_EXCHANGE, &a->peer, f->x.number);
+	} else if (f->x.incoming == INCOMING_MEASURE)
+		f->x.incoming = INCOMING_MEASURE_DROPPED;
+}
+
+/* ---- results */
+
+static void learn_distance(struct flock *f, const struct exchange_result *r)
+{
+	double sum = 0;
+	uint32_t n = f->clip.all.n < CLIP_HISTORY ? f->clip.all.n : CLIP_HISTORY;
+	f->last_distance = r->distance;
+	f->has_distance = true;
+	for (uint32_t i = 0; i < n; i++)
+		sum += (double)f->clip.all.distance[i] * f->clip.all.distance[i];
+	f->rms = n > 0 ? sqrt(sum / n) : 0;
+}
+
+/* A peer is judged by what we ourselves would have clipped, only once we know what is usual, and
+ * only if it is far away: to be a little apart is no offence, nor is to be as far as two can get
+ * who have trained apart on other data since they last met. */
+static void judge(struct flock *f, const struct exchange_result *r)
+{
+	struct exchange_result judged = *r;
+	const struct partner *p = partners_find(f->partners, &r->peer);
+	uint32_t before = p ? p->quarantines : 0;
+	bool far = f->divergence.has_own && r->distance > FAR * sketch_norm(&f->divergence.own) &&
+	           r->distance > flock__may_be_apart(f, &r->peer);
+	judged.factor = far && !r->late && f->clip.all.n >= CLIP_WARM ? f->x.own_factor : 1;
+	partners_result(f->partners, &judged, f->now_ms);
+	p = partners_find(f->partners, &r->peer);
+	if (!p || p->quarantines == before)
+		return;
+	struct flock_say *s = flock__say(f, SAY_QUARANTINE);
+	s->peer = r->peer;
+	s->a = p->quarantine_ms - f->now_ms;
+	memcpy(s->words, p->reason, sizeof p->reason);
+}
+
+/* Our parameters have moved, whatever the partner's did. */
+static void learn(struct flock *f, const struct exchange_result *r)
+{
+	if (r->moved && f->x.has_distance2) {
+		/* Merge rounds shrink every distance: a radius that went along would shut out
+		 * whoever comes a little later. */
+		if (!r->final)
+			clip_enter(&f->clip, f->x.distance2, flock__moved(f));
+		learn_distance(f, r);
+		flock__met(f, r);
+	}
+	f->x.has_distance2 = false;
+}
+
+static void on_result(struct flock *f, const struct exchange_result *r)
+{
+	bool done = r->outcome == OUTCOME_EXCHANGED;
+	f->counts.by_outcome[r->outcome]++;
+	struct exchange_result *kept = &f->recent[f->n_recent++ % FLOCK_RECENT];
+	*kept = *r;
+	struct flock_say *s = flock__say(f, SAY_EXCHANGE);
+	s->peer = r->peer;
+	s->result = kept;
+	s->own_factor = f->x.own_factor;
+	if (r->entry != 0)
+		ledger_outcome(&f->ledger, r->entry, r->outcome, r->bytes_sent);
+	if (r->outcome == OUTCOME_CROSSED)
+		return;
+	judge(f, r);
+	gate_spent(f->gate, f->now_ms, r->bytes_sent, r->ours, done);
+	if (r->ours && !done && !r->final)
+		gate_owed(f->gate, f->now_ms);
+	if (!r->late)
+		learn(f, r);
+	if (!done)
+		return;
+	*(r->ours ? &f->counts.begun : &f->counts.taken) += 1;
+	f->counts.clipped += r->factor < 1;
+	f->exchanged_ms = f->finish.idle_since_ms = f->now_ms;
+	if (!r->late)
+		flock__clock_exchanged(f);
+	flock__merge_result(f, r);
+}
+
+/* ---- the machine */
+
+void flock__exchange(struct flock *f, struct exchange_event *e)
+{
+	struct exchange_actions *a = &f->x.actions;
+	e->now_ms = f->now_ms;
+	exchange_step(f->exchange, e, a);
+	for (int i = 0; i < a->n_sends; i++)
+		flock__send(f, &a->send[i].to, &a->send[i].message);
+	if (a->aside) {
+		a->so_far.outcome = OUTCOME_ONE_SIDED; /* as far as we know */
+		learn(f, &a->so_far);
+	}
+	if (a->done)
+		on_result(f, &a->result);
+	if (a->cancel)
+		cancel(f, a);
+	f->x.number = a->exchange;
+	f->x.timer_ms = a->timer_ms;
+	if (a->snapshot)
+		flock__snapshot(f, SNAPSHOT_EXCHANGE, a->format);
+	if (a->open)
+		flock__do_bulk(f, FLOCK_DO_OPEN, USE_EXCHANGE, &a->peer, a->exchange);
+	if (a->move)
+		transfer(f, a);
+	if (a->apply) {
+		struct flock_action *x =
+		        flock__do_bulk(f, FLOCK_DO_APPLY, USE_EXCHANGE, &a->peer, a->exchange);
+		x->apply.n = a->n_groups;
+		memcpy(x->apply.k, a->k, sizeof x->apply.k);
+	}
+}
+
+/* ---- offers of ours */
+
+void flock__offer(struct flock *f, const struct peer_id *to, bool final)
+{
+	struct exchange_terms ours;
+	struct exchange_event e = {.kind = EXCHANGE_EVENT_START, .peer = *to};
+	flock__terms(f, &ours, final);
+	e.start.ours = &ours;
+	e.start.deadline_ms = flock__transfer_ms(f, to, ours.format);
+	e.start.entry = f->x.entry;
+	f->x.entry = 0;
+	if (e.start.entry != 0)
+		ledger_tried(&f->ledger, e.start.entry, to);
+	flock__exchange(f, &e);
+}
+
+bool flock__offer_any(struct flock *f, bool final)
+{
+	struct peer_id to;
+	if (!flock__idle(f))
+		return false;
+	flock__candidates(f);
+	if (!partners_draw(f->partners, f->candidates.id, f->candidates.n, f->now_ms, &to))
+		return false;
+	flock__offer(f, &to, final);
+	return true;
+}
+
+static void decide(struct flock *f, const struct flock_trained *s)
+{
+	const struct gate_step g = {.step = s->step,
+	        .now_ms = f->now_ms,
+	        .norm2 = s->grad_norm * s->grad_norm,
+	        .layer_norms = s->layer_norms};
+	struct gate_decision d = gate_step(f->gate, &g);
+	uint64_t number = ledger_decision(
+	        &f->ledger, s->step, f->now_ms, &d, f->c.exchange_bytes[f->c.format]);
+	if (!d.exchange || f->candidates.n == 0 || flock__stale(f))
+		return;
+	bool engaged = !flock__idle(f);
+	if (!engaged)
+		f->x.entry = number;
+	if (engaged || !flock__offer_any(f, false)) {
+		if (!engaged)
+			f->x.entry = 0;
+		gate_owed(f->gate, f->now_ms);
+	}
+}
+
+void flock__steps(struct flock *f, const struct flock_trained *s, int n)
+{
+	struct flock__clock *c = &f->clock;
+	for (int i = 0; i < n; i++) {
+		c->loss = c->has_loss ? c->loss + (s[i].loss - c->loss) / 50 : s[i].loss;
+		c->has_loss = true;
+	}
+	c->last = s[n - 1];
+	if (f->phase != FLOCK_TRAINING)
+		return;
+	flock__candidates(f);
+	for (int i = 0; i < n; i++)
+		decide(f, &s[i]);
+}

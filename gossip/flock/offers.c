@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/* What we think of a peer's offer, and of its refusals of ours. */
+#include "gossip/flock/flock_internal.h"
+
+#define IN_TOUCH_MS 15000
+
+/* A sudden distance to a peer with whom we exchange all the time is not a partition that has
+ * healed: it is clipped, and judged. */
+static bool in_touch(const struct flock *f, const struct peer_id *id)
+{
+	const struct partner *p = partners_find(f->partners, id);
+	return p && p->exchanged > 0 && f->now_ms - p->last_ms < IN_TOUCH_MS;
+}
+
+static enum exchange_why phase_allows(const struct flock *f)
+{
+	switch (f->phase) {
+	case FLOCK_LOOKING:
+	case FLOCK_JOINING:
+		return EXCHANGE_JOINING;
+	case FLOCK_PAUSED:
+	case FLOCK_FAILED:
+		return EXCHANGE_PAUSED;
+	case FLOCK_LEAVING:
+		return EXCHANGE_LEAVING;
+	default:
+		return EXCHANGE_WILLING;
+	}
+}
+
+static enum exchange_why willing(struct flock *f, const struct peer_id *from,
+        const struct exchange_terms *t, const char **words)
+{
+	struct sketch theirs;
+	*words = NULL;
+	if (manifest_compare(&t->manifest, &f->c.manifest) != 0)
+		return EXCHANGE_WILLING; /* the machine refuses it, in words */
+	enum exchange_why why = phase_allows(f);
+	if (why != EXCHANGE_WILLING)
+		return why;
+	if (exchange_state(f->exchange) == EXCHANGE_OFFERED) {
+		struct peer_id with = exchange_peer(f->exchange);
+		if (peer_id_equal(&with, from))
+			return EXCHANGE_WILLING; /* offers cross: the machine decides */
+	}
+	if (!flock__idle(f))
+		return EXCHANGE_ENGAGED;
+	if (f->phase == FLOCK_TRAINING && flock__stale(f))
+		return EXCHANGE_JOINING; /* as soon as the next tick */
+	why = partners_admit(f->partners, from, f->now_ms);
+	if (why != EXCHANGE_WILLING)
+		return why;
+	if (!gate_admits(f->gate, f->now_ms))
+		return EXCHANGE_BUDGET;
+	/* By what everybody should have heard of by now. */
+	double behind = (double)f->clock.known - (double)t->clock;
+	if (!t->final && behind > f->c.stale * (double)f->c.manifest.total) {
+		*words = "your clock is far behind the run's";
+		return EXCHANGE_STALE;
+	}
+	if (t->sketch_length > 0 && sketch_unpack(&theirs, t->sketch, t->sketch_length) &&
+	        flock__apart(f, &theirs) && !in_touch(f, from)) {
+		*words = "your parameters are far from mine";
+		flock__consider_adopting(f, from, &theirs);
+		return f->divergence.adopt_ms ? EXCHANGE_JOINING : EXCHANGE_APART;
+	}
+	return EXCHANGE_WILLING;
+}
+
+/* A peer says that our parameters are far from its own: our own sketches decide. */
+static void told_apart(struct flock *f, const struct peer_id *from)
+{
+	struct sketch theirs;
+	if (f->divergence.has_own && flock__peer_sketch(f, from, &theirs))
+		flock__consider_adopting(f, from, &theirs);
+}
+
+void flock__exchange_message(
+        struct flock *f, const struct peer_id *from, const struct exchange_message *m)
+{
+	struct exchange_terms ours;
+	const char *words;
+	struct exchange_event e = {.kind = EXCHANGE_EVENT_RECEIVED, .peer = *from};
+	e.received.message = m;
+	if ((m->kind == EXCHANGE_OFFER || m->kind == EXCHANGE_ACCEPT) &&
+	        manifest_compare(&m->terms.manifest, &f->c.manifest) == 0) {
+		flock__claim(f, from, m->terms.samples);
+		flock__told_clock(f, m->terms.clock);
+		flock__keep_sketch(f, from, &m->terms);
+	}
+	if (m->kind == EXCHANGE_OFFER) {
+		e.received.why = (uint8_t)willing(f, from, &m->terms, &words);
+		e.received.words = words;
+		f->counts.busy_given += e.received.why != EXCHANGE_WILLING;
+		flock__terms(f, &ours, m->terms.final);
+		e.received.ours = &ours;
+		e.received.deadline_ms = flock__transfer_ms(f, from, m->terms.format);
+	}
+	if (m->kind == EXCHANGE_BUSY && m->busy.why == EXCHANGE_APART)
+		told_apart(f, from);
+	flock__exchange(f, &e);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/* What a partner sent, before it is used.
+ *
+ *     transfer whole ──► measured: finite? how far, by group? a sketch of it ──► judged ──► machine
+ *
+ * Two questions are asked of the sketch. Is it near what the peer's own sketch has told
+ * (flock__lied)? And has the peer moved since we last met? In a symmetric exchange both sides go
+ * towards each other, by a way that both know; and they train. A peer that sends the same
+ * parameters again did neither, while everybody else is drawn to it. Clipping does not help at the
+ * end, when nobody trains any more: among those who average, the one that never moves wins.
+ *
+ * Only what is the same up to rounding counts, and only when the peer should have moved by much
+ * more than that. A peer that moves a little each time is not noticed here; clipping bounds what it
+ * can do. What is accused is not used, and the peer is asked again later; after some accusations in
+ * a row it is quarantined. */
+#include "gossip/flock/flock_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LIES 2 /* failures in a row, before one more is held against a peer */
+
+/* Trained, by its own word. */
+static uint64_t samples_of(const struct flock *f, const struct peer_id *id)
+{
+	struct member_view v;
+	return gossip_find(f->membership, id, &v) ? v.record.status.samples : 0;
+}
+
+void flock__met(struct flock *f, const struct exchange_result *r)
+{
+	double beta = r->final ? 0.5 : (double)f->c.beta;
+	struct meeting m = {.id = r->peer,
+	        .at_ms = f->now_ms,
+	        .sketch = f->x.heard,
+	        .moved = flock__moved(f),
+	        .own = flock__samples(f),
+	        .theirs = samples_of(f, &r->peer)};
+	if (r->mode == EXCHANGE_PAIR && r->outcome == OUTCOME_EXCHANGED)
+		m.way = beta * (double)r->factor * r->distance;
+	if (f->x.has_heard)
+		meetings_enter(&f->meetings, &m);
+}
+
+double flock__may_be_apart(const struct flock *f, const struct peer_id *id)
+{
+	return meeting_may_be_apart(meetings_find(&f->meetings, id), flock__moved(f),
+	        flock__samples(f), samples_of(f, id));
+}
+
+static void measure(struct flock *f, const double *distance2)
+{
+	double sum = 0;
+	memcpy(f->x.distance2, distance2, f->c.n_groups * sizeof *distance2);
+	for (int g = 0; g < f->c.n_groups; g++)
+		sum += distance2[g];
+	f->x.has_distance2 = true;
+	f->x.own_factor =
+	        clip_factors(&f->clip, f->x.distance2, flock__moved(f), f->x.moved.moved.factor);
+	f->x.moved.moved.distance = sqrt(sum);
+}
+
+static int judge(const struct flock *f)
+{
+	struct peer_id from = exchange_peer(f->exchange);
+	const struct partner *p = partners_find(f->partners, &from);
+	bool still = f->x.has_heard &&
+	             meeting_stands_still(meetings_find(&f->meetings, &from), &f->x.heard);
+	if (!still && !flock__lied(f, &from, f->x.moved.moved.distance))
+		return 0;
+	/* Its sketch may be older than its parameters, once; or it came back from an older
+	 * checkpoint. A peer that goes on like that is not mistaken. */
+	return p && p->strikes >= LIES ? ERR_MISMATCH : ERR_INVALID;
+}
+
+void flock__verify(struct flock *f, const struct flock_event *e)
+{
+	bool wanted = f->x.incoming == INCOMING_MEASURE;
+	struct exchange_event m = f->x.moved;
+	f->x.incoming = INCOMING_NONE;
+	if (!wanted)
+		return;
+	if (e->code == 0 && e->measured.finite) {
+		f->x.has_heard = e->measured.sketch;
+		if (e->measured.sketch)
+			f->x.heard = *e->measured.sketch;
+		measure(f, e->measured.distance2);
+		m = f->x.moved;
+		m.moved.code = judge(f);
+	} else
+		m.moved.code = e->code ? e->code : ERR_NONFINITE;
+	flock__exchange(f, &m);
+}
