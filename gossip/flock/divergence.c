@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+/* Where we are, and how far from the others: by sketches, which cost a kilobyte and not a model.
+ *
+ * Our own comes with the snapshots that exchanges take anyway, or now and then with one of its own.
+ * Peers tell theirs with offers, and membership carries them to those who never meet. With them an
+ * agent notices that two flocks were apart for too long to be averaged, and which of the two should
+ * follow the other. */
+#include "gossip/flock/flock_internal.h"
+#include "gossip/sides.h"
+
+#define SKETCH_EVERY_MS 2000 /* from exchanges' own snapshots */
+#define SKETCH_AGE_MS 8000   /* from one of its own, when there is none */
+#define SKETCH_SOON_MS 1000  /* the same, when we have moved far since */
+#define SKETCH_FAR 0.05      /* of our length */
+#define LIE_LEAST 1.0        /* of our length: the first steps are long */
+#define LIE_MOST 1.5         /* of it: two that have nothing in common are 1.4 apart */
+#define TOLD_MS 10000        /* what a peer told so lately is its place now */
+#define ADOPT_AGAIN_MS 60000
+#define ADOPT_JITTER_MS 3000
+
+/* How far we may have come since our sketch: the length of the path. */
+static double drift(const struct flock *f)
+{
+	double d = flock__moved(f) - f->divergence.moved;
+	return d > 0 ? d : 0;
+}
+
+static bool due(const struct flock *f, uint64_t every_ms, uint64_t far_ms)
+{
+	const struct flock__divergence *d = &f->divergence;
+	uint64_t age_ms = f->now_ms - d->at_ms;
+	return !d->has_own || age_ms >= every_ms ||
+	       (age_ms >= far_ms && drift(f) > SKETCH_FAR * sketch_norm(&d->own));
+}
+
+/* What comes in an exchange is judged by it. */
+bool flock__sketch_due(const struct flock *f)
+{
+	return due(f, SKETCH_EVERY_MS, 0);
+}
+
+void flock__sketch_soon(struct flock *f)
+{
+	if (due(f, SKETCH_AGE_MS, SKETCH_SOON_MS) && flock__idle(f))
+		flock__snapshot(f, SNAPSHOT_SKETCH, f->c.format);
+}
+
+void flock__own_sketch(struct flock *f, const struct sketch *s, uint64_t step)
+{
+	struct flock__divergence *d = &f->divergence;
+	d->own = *s;
+	d->has_own = d->news = true;
+	d->at_ms = f->now_ms;
+	d->step = step;
+	d->moved = flock__moved(f);
+}
+
+/* ---- the peers' */
+
+void flock__keep_sketch(struct flock *f, const struct peer_id *id, const struct exchange_terms *t)
+{
+	struct flock__divergence *d = &f->divergence;
+	struct sketch s;
+	int at = 0;
+	if (t->sketch_length == 0 || !sketch_unpack(&s, t->sketch, t->sketch_length))
+		return;
+	for (int i = 0; i < FLOCK_SKETCHES; i++) {
+		if (d->told[i].at_ms != 0 && peer_id_equal(&d->told[i].id, id)) {
+			at = i;
+			break;
+		}
+		if (d->told[i].at_ms < d->told[at].at_ms)
+			at = i;
+	}
+	d->told[at].id = *id;
+	d->told[at].at_ms = f->now_ms;
+	d->told[at].sketch = s;
+}
+
+/* What it told us itself, no longer ago than that; NULL: nothing. */
+static const struct sketch *told_by(const struct flock *f, const struct peer_id *id, uint64_t ms)
+{
+	const struct flock__divergence *d = &f->divergence;
+	for (int i = 0; i < FLOCK_SKETCHES; i++)
+		if (d->told[i].at_ms != 0 && peer_id_equal(&d->told[i].id, id))
+			return f->now_ms - d->told[i].at_ms <= ms ? &d->told[i].sketch : NULL;
+	return NULL;
+}
+
+bool flock__peer_sketch(const struct flock *f, const struct peer_id *id, struct sketch *out)
+{
+	struct member_view v;
+	const struct sketch *told = told_by(f, id, UINT64_MAX);
+	bool known = gossip_find(f->membership, id, &v) && v.sketch &&
+	             sketch_unpack(out, v.sketch->bytes, v.sketch->length);
+	if (told && (!known || told_by(f, id, TOLD_MS)))
+		*out = *told;
+	return known || told;
+}
+
+int flock__peer_sketches(const struct flock *f, struct sketch *out, int max)
+{
+	int n = 0;
+	for (uint32_t i = 0; i < gossip_count(f->membership) && n < max; i++) {
+		struct member_view v = gossip_member(f->membership, i);
+		if (flock__is_candidate(f, &v) && flock__peer_sketch(f, &v.record.id, &out[n]))
+			n++;
+	}
+	return n;
+}
+
+/* A peer that has made as many steps again since its sketch may be anywhere. */
+int flock__witnesses(const struct flock *f, const struct peer_id *donor, const struct sketch *side,
+        struct sketch *out, int max)
+{
+	int n = 0;
+	for (uint32_t i = 0; i < gossip_count(f->membership) && n < max; i++) {
+		struct member_view v = gossip_member(f->membership, i);
+		if (!flock__is_candidate(f, &v) || peer_id_equal(&v.record.id, donor) ||
+		        !flock__peer_sketch(f, &v.record.id, &out[n]))
+			continue;
+		bool fresh = told_by(f, &v.record.id, TOLD_MS) ||
+		             (v.sketch && v.sketch->step >= v.record.status.step / 2);
+		if (fresh && (!side || sketch_nearer(&out[n], side, &f->divergence.own)))
+			n++;
+	}
+	return n;
+}
+
+/* ---- what they tell */
+
+/* Farther than four times what is usual between us and partners, and not by a little. Young flocks
+ * move fast, so without a history only half of the parameters' own length counts as far. */
+bool flock__apart(const struct flock *f, const struct sketch *theirs)
+{
+	if (!f->divergence.has_own)
+		return false;
+	double d = sketch_distance(&f->divergence.own, theirs);
+	double norm = sketch_norm(&f->divergence.own);
+	bool warm = f->clip.all.n >= CLIP_WARM;
+	double usual = warm ? clip_radius(&f->clip, -1, flock__moved(f)) / 2 : 0;
+	double far = warm ? 4 * usual : 0.5 * norm;
+	d -= 2 * drift(f); /* they will have moved as much as we have */
+	return d > far && d > 0.15 * norm;
+}
+
+/* What came is not what the peer's sketch has told of it, or is so far away that nobody can be who
+ * began with our weights. Our own sketch is that of the snapshot, or nearly; theirs is a little
+ * older, and rough, so only what cannot be an honest mistake counts. */
+bool flock__lied(const struct flock *f, const struct peer_id *peer, double distance)
+{
+	struct sketch theirs;
+	if (!f->divergence.has_own)
+		return false;
+	double norm = sketch_norm(&f->divergence.own), limit = LIE_MOST * norm;
+	if (flock__peer_sketch(f, peer, &theirs)) {
+		double told = 2 * sketch_distance(&f->divergence.own, &theirs) + LIE_LEAST * norm;
+		limit = told < limit ? told : limit;
+	}
+	return distance > limit;
+}
+
+/* ---- giving up our state for another's */
+
+void flock__consider_adopting(
+        struct flock *f, const struct peer_id *peer, const struct sketch *theirs)
+{
+	struct flock__divergence *d = &f->divergence;
+	struct sides sides = {.ours = d->own,
+	        .theirs = *theirs,
+	        .self = f->c.membership.self,
+	        .peer = *peer,
+	        .fresh = f->c.fresh};
+	if (f->phase != FLOCK_TRAINING || d->adopt_ms != 0 ||
+	        (d->adopted_ms != 0 && f->now_ms - d->adopted_ms < ADOPT_AGAIN_MS))
+		return;
+	sides_add(&sides, &f->c.membership.self, &d->own, flock__samples(f));
+	for (uint32_t i = 0; i < gossip_count(f->membership); i++) {
+		struct member_view v = gossip_member(f->membership, i);
+		struct sketch s;
+		bool known = flock__peer_sketch(f, &v.record.id, &s);
+		if (flock__is_candidate(f, &v))
+			sides_add(&sides, &v.record.id, known ? &s : NULL, v.record.status.samples);
+	}
+	enum sides_verdict verdict = sides_decide(&sides);
+	if (verdict == SIDES_NONE)
+		return;
+	struct flock_say *s = flock__say(f, SAY_APART);
+	s->peer = *peer;
+	s->a = sides.they.agents;
+	s->b = sides.they.samples;
+	s->c = sides.we.agents;
+	s->d = sides.we.samples;
+	s->flag = verdict == SIDES_ADOPT;
+	if (verdict != SIDES_ADOPT)
+		return;
+	d->adopt_ms = f->now_ms + 1 + rng_below(&f->rng, ADOPT_JITTER_MS);
+	d->adopt_from = *peer;
+}
+
+/* This agent was away while the others trained: it takes a donor's state, as if it had just come.
+ */
+bool flock__catch_up(struct flock *f)
+{
+	if (!flock__stale(f) || !flock__idle(f))
+		return false;
+	flock__say(f, SAY_STALE)->a = flock__missed(f);
+	f->divergence.adopt_ms = 0;
+	flock__do(f, FLOCK_DO_PAUSE);
+	flock__join_begin(f, NULL, true);
+	return true;
+}
+
+bool flock__adopt_if_due(struct flock *f)
+{
+	struct flock__divergence *d = &f->divergence;
+	if (d->adopt_ms == 0 || f->now_ms < d->adopt_ms || !flock__idle(f))
+		return false;
+	d->adopt_ms = 0;
+	flock__do(f, FLOCK_DO_PAUSE);
+	flock__join_begin(f, &d->adopt_from, true);
+	return true;
+}

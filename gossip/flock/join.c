@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: MIT */
+/* Taking a donor's state, so that a late joiner is useful at once.
+ *
+ *     FETCH ──► donor        DONATE: this snapshot, so many vectors, from that number on
+ *     bulk connection ══►    numbers come in, checked finite, chunk by chunk
+ *     measured, compared with sketches of other peers ──► the learner adopts it ──► training
+ *
+ * What can fail, and then: the donor is busy or says nothing (another is asked), the connection
+ * breaks (the rest is asked for, from the same snapshot; or, if that donor is gone, from another
+ * one whose parameters are near the first one's, by their sketches; else it starts over), the
+ * result does not look like a model of this flock (the donor is quarantined, another is asked).
+ * With nobody left to ask it trains from what it has, and says so. */
+#include "gossip/flock/flock_internal.h"
+
+#include <string.h>
+
+#define ANSWER_MS 5000 /* for the donor's answer */
+#define OPEN_MS 10000  /* for the connection */
+#define RETRY_MS 200
+#define ATTEMPTS_MAX 40
+#define PEERS_COMPARED 8
+#define DONORS_MAX 64 /* to draw one from */
+
+static bool shunned(const struct flock__join *j, const struct peer_id *id)
+{
+	for (int i = 0; i < j->n_shunned; i++)
+		if (peer_id_equal(&j->shunned[i], id))
+			return true;
+	return false;
+}
+
+static void shun(struct flock__join *j)
+{
+	if (j->has_donor && !shunned(j, &j->donor)) {
+		int at =
+		        j->n_shunned < FLOCK_SHUNNED ? j->n_shunned++ : j->attempts % FLOCK_SHUNNED;
+		j->shunned[at] = j->donor;
+	}
+	j->has_donor = false;
+}
+
+static void again(struct flock *f)
+{
+	struct flock__join *j = &f->join;
+	j->exchange = 0;
+	j->stage = JOIN_RETRY;
+	j->at_ms = f->now_ms + RETRY_MS + rng_below(&f->rng, RETRY_MS);
+}
+
+static void next_donor(struct flock *f)
+{
+	shun(&f->join);
+	again(f);
+}
+
+/* An agent that adopts another flock's state does not want one of its own flock. */
+static bool on_side(const struct flock *f, const struct peer_id *id)
+{
+	struct sketch s;
+	return !f->join.has_side || (flock__peer_sketch(f, id, &s) &&
+	                                    sketch_nearer(&s, &f->join.side, &f->divergence.own));
+}
+
+/* A donor at random; first the one that an earlier attempt had. */
+static bool choose_donor(struct flock *f)
+{
+	struct flock__join *j = &f->join;
+	struct peer_id fit[DONORS_MAX], perhaps[DONORS_MAX];
+	uint32_t n = 0, n_perhaps = 0;
+	struct member_view v;
+	if (j->has_donor && gossip_find(f->membership, &j->donor, &v) && v.state == MEMBER_ALIVE)
+		return true;
+	f->candidates.at_ms = 0;
+	flock__candidates(f);
+	for (int i = 0; i < f->candidates.n && n < DONORS_MAX; i++) {
+		const struct peer_id *id = &f->candidates.id[i];
+		const struct partner *p = partners_find(f->partners, id);
+		if (shunned(j, id) || (p && p->quarantine_ms > f->now_ms) || !on_side(f, id))
+			continue;
+		/* News of its steps may be on its way. */
+		if (gossip_find(f->membership, id, &v) && v.record.status.step > 0)
+			fit[n++] = *id;
+		else if (n_perhaps < DONORS_MAX)
+			perhaps[n_perhaps++] = *id;
+	}
+	if (n + n_perhaps == 0)
+		return false;
+	j->donor = n > 0 ? fit[rng_below(&f->rng, n)] : perhaps[rng_below(&f->rng, n_perhaps)];
+	j->has_donor = true;
+	return true;
+}
+
+/* The numbers that we have are of another donor's snapshot. Parameters may stay where the two are
+ * near each other: the next exchanges mix what is left between them. The optimizer's vectors are
+ * all of one. */
+static void meet_other_donor(struct flock *f)
+{
+	struct flock__join *j = &f->join;
+	struct sketch now, peers[PEERS_COMPARED];
+	if (j->count == 0 || j->snapshot == 0)
+		return;
+	int n = flock__peer_sketches(f, peers, PEERS_COMPARED);
+	bool near = j->has_donor_sketch && flock__peer_sketch(f, &j->donor, &now) && n >= 2 &&
+	            sketch_distance(&j->donor_sketch, &now) <= 4 * sketch_consensus(peers, n);
+	flock__say(f, SAY_JOIN_OTHER_DONOR)->flag = near;
+	if (near) {
+		j->count = j->count < f->c.manifest.count ? j->count : f->c.manifest.count;
+		j->mixed = true;
+	} else
+		j->count = 0;
+}
+
+static void end(struct flock *f, bool from_donor)
+{
+	flock__do(f, FLOCK_DO_RELEASE)->slot = SLOT_FETCHED;
+	memset(&f->join, 0, sizeof f->join);
+	flock__joined(f, from_donor);
+}
+
+/* An agent that was away has to find the others again first: it waits for one as long as a start
+ * does. */
+static void give_up(struct flock *f)
+{
+	struct flock__join *j = &f->join;
+	bool stale = flock__stale(f);
+	if (stale && f->now_ms - j->began_ms < f->c.join_ms) {
+		j->attempts = 0;
+		again(f);
+		return;
+	}
+	if (!stale || flock__clock(f) < f->c.manifest.total)
+		flock__say(f, SAY_JOIN_NOBODY)->flag = j->anew || f->c.resumed;
+	end(f, false);
+}
+
+static void ask(struct flock *f)
+{
+	struct flock__join *j = &f->join;
+	struct peer_id before = j->donor;
+	bool had = j->has_donor;
+	if (++j->attempts > ATTEMPTS_MAX) {
+		give_up(f);
+		return;
+	}
+	if (!choose_donor(f)) {
+		if (j->n_shunned == 0) {
+			give_up(f);
+			return;
+		}
+		j->n_shunned = 0; /* from the beginning: who was busy may be free now */
+		again(f);
+		return;
+	}
+	bool other = had && !peer_id_equal(&before, &j->donor);
+	if (other || !had)
+		meet_other_donor(f);
+	struct exchange_message m = {.kind = EXCHANGE_FETCH};
+	j->exchange = rng_u64(&f->wire_rng) | 1;
+	m.exchange = j->exchange;
+	m.fetch.manifest = f->c.manifest;
+	m.fetch.snapshot = j->count > 0 && !other && had ? j->snapshot : 0;
+	m.fetch.offset = j->count;
+	j->stage = JOIN_ASKED;
+	j->at_ms = f->now_ms + ANSWER_MS;
+	flock__say_of(f, SAY_JOIN_ASKING, &j->donor, j->count, 0);
+	flock__send(f, &j->donor, &m);
+}
+
+void flock__join_begin(struct flock *f, const struct peer_id *from, bool anew)
+{
+	struct flock__join *j = &f->join;
+	if (j->stage != JOIN_NONE)
+		return;
+	flock__phase(f, FLOCK_JOINING);
+	memset(j, 0, sizeof *j);
+	j->anew = anew;
+	j->began_ms = f->now_ms;
+	if (from) {
+		j->donor = *from;
+		j->has_donor = true;
+		j->has_side =
+		        anew && f->divergence.has_own && flock__peer_sketch(f, from, &j->side);
+	}
+	ask(f);
+}
+
+/* ---- the donor's answer */
+
+static int take_offer(struct flock *f, const struct exchange_message *m)
+{
+	struct flock__join *j = &f->join;
+	if (manifest_compare(&m->gift.manifest, &f->c.manifest) != 0 ||
+	        m->gift.vectors != f->c.vectors || m->gift.optimizer != f->c.optimizer ||
+	        m->gift.snapshot == 0)
+		return ERR_MISMATCH;
+	j->total = f->c.vectors * f->c.manifest.count; /* by our own model, not by its word */
+	if (m->gift.offset != j->count) {
+		if (m->gift.offset != 0)
+			return ERR_MISMATCH;
+		j->count = 0; /* its snapshot is another one by now */
+	}
+	j->mixed = j->mixed && j->count > 0;
+	j->snapshot = m->gift.snapshot;
+	j->info = (struct flock_state){.step = m->gift.step,
+	        .samples = m->gift.samples,
+	        .clock = m->gift.clock,
+	        .optim_steps = m->gift.optim_steps,
+	        .optimizer = m->gift.optimizer,
+	        .vectors = m->gift.vectors};
+	flock__claim(f, &j->donor, m->gift.samples);
+	j->n_radius = m->gift.n + 1;
+	memcpy(j->radius, m->gift.radius, sizeof j->radius);
+	j->has_donor_sketch = flock__peer_sketch(f, &j->donor, &j->donor_sketch);
+	return 0;
+}
+
+bool flock__join_message(
+        struct flock *f, const struct peer_id *from, const struct exchange_message *m)
+{
+	struct flock__join *j = &f->join;
+	if (j->exchange == 0 || m->exchange != j->exchange || !peer_id_equal(from, &j->donor))
+		return m->kind == EXCHANGE_GIFT; /* nobody else wants one */
+	if (m->kind == EXCHANGE_GIFT && j->stage == JOIN_ASKED) {
+		int rc = take_offer(f, m);
+		if (rc == 0) {
+			j->stage = JOIN_OPENING;
+			j->at_ms = f->now_ms + OPEN_MS;
+			flock__do_bulk(f, FLOCK_DO_OPEN, USE_FETCH, from, j->exchange);
+			return true;
+		}
+		struct flock_say *s = flock__say(f, SAY_JOIN_UNFIT);
+		s->peer = *from;
+		s->error = rc;
+		next_donor(f);
+	} else if (m->kind == EXCHANGE_BUSY &&
+	           (j->stage == JOIN_ASKED || j->stage == JOIN_OPENING)) {
+		struct flock_say *s = flock__say(f, SAY_JOIN_BUSY);
+		s->peer = *from;
+		memcpy(s->words, m->busy.words, sizeof s->words);
+		next_donor(f);
+	}
+	return true;
+}
+
+void flock__join_unsent(struct flock *f, const struct flock_event *e)
+{
+	struct flock__join *j = &f->join;
+	if ((j->stage == JOIN_ASKED || j->stage == JOIN_OPENING) && e->exchange == j->exchange &&
+	        peer_id_equal(&e->peer, &j->donor))
+		next_donor(f);
+}
+
+/* ---- the state comes in */
+
+bool flock__join_bulk(struct flock *f, const struct flock_event *e)
+{
+	struct flock__join *j = &f->join;
+	if (j->stage != JOIN_OPENING || e->exchange != j->exchange ||
+	        !peer_id_equal(&e->peer, &j->donor))
+		return false;
+	if (e->bulk == BULK_CANNOT_DIAL) { /* it is to dial us */
+		struct exchange_message m = {.kind = EXCHANGE_OPEN, .exchange = j->exchange};
+		flock__send(f, &j->donor, &m);
+		return true;
+	}
+	if (e->bulk != BULK_CAME) {
+		next_donor(f);
+		return true;
+	}
+	struct flock_action *t =
+	        flock__do_bulk(f, FLOCK_DO_TRANSFER, USE_FETCH, &j->donor, j->exchange);
+	uint64_t left = j->total - j->count;
+	t->transfer.receives = true;
+	t->transfer.offset = j->count;
+	t->transfer.deadline_ms =
+	        2000 + 8 * partners_deadline(f->partners, &j->donor, sizeof(float) * left);
+	j->stage = JOIN_TRANSFER;
+	return true;
+}
+
+void flock__join_transferred(struct flock *f, const struct flock_event *e)
+{
+	struct flock__join *j = &f->join;
+	f->counts.bytes_sent += e->transferred.bytes_sent;
+	f->counts.bytes_received += e->transferred.bytes_received;
+	if (j->stage != JOIN_TRANSFER) {
+		j->stage = JOIN_NONE;
+		return;
+	}
+	j->count += e->transferred.received;
+	if (e->code == 0 && j->count == j->total) {
+		j->stage = JOIN_MEASURE;
+		flock__do(f, FLOCK_DO_MEASURE)->slot = SLOT_FETCHED;
+		return;
+	}
+	struct flock_say *s = flock__say(f, SAY_JOIN_BROKEN);
+	s->a = j->count;
+	s->b = j->total;
+	s->error = e->code;
+	if (e->code == ERR_NONFINITE || e->code == ERR_FORMAT) {
+		partners_quarantine(f->partners, &j->donor,
+		        "gave a state with numbers that are not finite", f->now_ms);
+		j->count = 0;
+		shun(j);
+	} else if (e->code == ERR_TIMEOUT || e->code == ERR_NOMEM)
+		shun(j); /* another may be faster */
+	again(f);
+}
+
+void flock__join_measured(struct flock *f, const struct flock_event *e)
+{
+	struct flock__join *j = &f->join;
+	struct sketch peers[PEERS_COMPARED];
+	if (j->stage != JOIN_MEASURE) {
+		j->stage = JOIN_NONE;
+		return;
+	}
+	if (e->code != 0 || !e->measured.sketch) {
+		again(f);
+		return;
+	}
+	j->result = *e->measured.sketch;
+	int n = flock__witnesses(
+	        f, &j->donor, j->has_side ? &j->side : NULL, peers, PEERS_COMPARED);
+	/* Of a donor and a single witness nobody knows who lies. */
+	if (!sketch_plausible(&j->result, peers, n < 2 ? 0 : n)) {
+		flock__say_of(f, SAY_JOIN_IMPLAUSIBLE, &j->donor, (uint64_t)n, 0);
+		if (!j->mixed) /* else it may have been the other */
+			partners_quarantine(f->partners, &j->donor,
+			        "gave a state that is no model of this flock", f->now_ms);
+		j->count = 0;
+		next_donor(f);
+		return;
+	}
+	flock__say_of(f, SAY_JOIN_TAKEN, &j->donor, j->info.step, (uint64_t)n);
+	clip_init(&f->clip, f->c.n_groups);
+	clip_inherit(&f->clip, j->radius, j->n_radius);
+	gate_renew(f->gate);
+	j->stage = JOIN_ADOPT;
+	flock__do(f, FLOCK_DO_ADOPT)->adopt = j->info;
+}
+
+void flock__join_adopted(struct flock *f, int code)
+{
+	struct flock__join *j = &f->join;
+	if (j->stage != JOIN_ADOPT)
+		return;
+	if (code) {
+		flock__say(f, SAY_JOIN_ADOPT_FAILED)->error = code;
+		partners_quarantine(
+		        f->partners, &j->donor, "gave a state that no optimizer has", f->now_ms);
+		j->count = 0;
+		next_donor(f);
+		return;
+	}
+	f->counts.adoptions++;
+	f->divergence.adopted_ms = f->now_ms;
+	f->divergence.own = j->result;
+	f->divergence.has_own = true;
+	f->divergence.at_ms = 0; /* and a fresh one soon */
+	f->clock.last.moved = f->divergence.moved = 0;
+	struct flock_say *s = flock__say(f, SAY_JOINED);
+	s->a = f->now_ms - j->began_ms;
+	s->b = flock__clock(f);
+	end(f, true);
+}
+
+/* ---- time, and the end */
+
+void flock__join_gone(struct flock *f, const struct peer_id *id)
+{
+	struct flock__join *j = &f->join;
+	if (!j->has_donor || !peer_id_equal(id, &j->donor))
+		return;
+	if (j->stage == JOIN_TRANSFER) /* its end asks again */
+		flock__do_bulk(f, FLOCK_DO_CANCEL, USE_FETCH, id, j->exchange);
+	else if (j->stage == JOIN_ASKED || j->stage == JOIN_OPENING)
+		again(f);
+}
+
+void flock__join_tick(struct flock *f)
+{
+	struct flock__join *j = &f->join;
+	if (f->now_ms < j->at_ms)
+		return;
+	if (j->stage == JOIN_RETRY)
+		ask(f);
+	else if (j->stage == JOIN_ASKED || j->stage == JOIN_OPENING)
+		next_donor(f);
+}
+
+void flock__join_close(struct flock *f)
+{
+	struct flock__join *j = &f->join;
+	bool held = j->stage == JOIN_TRANSFER || j->stage == JOIN_MEASURE;
+	if (j->stage == JOIN_TRANSFER)
+		flock__do_bulk(f, FLOCK_DO_CANCEL, USE_FETCH, &j->donor, j->exchange);
+	j->stage = held ? JOIN_ENDING : JOIN_NONE;
+	j->exchange = 0;
+}
