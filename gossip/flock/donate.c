@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/* Giving our state to those who join: parameters and the optimizer's vectors, as they were between
+ * two steps, in fp32.
+ *
+ * The happy path: FETCH comes, the learner copies its state (one copy for all who ask while it is
+ * fresh), the answer says what will be sent, the joiner opens a bulk connection, the state goes
+ * out. A joiner whose connection broke asks for the rest of the same copy, so it is kept for a
+ * while.
+ *
+ * What can fail: the joiner goes (its place is freed by the transfer's end or by time), too many
+ * ask at once or the upload cap is reached (BUSY), there is no memory for the copy (BUSY). */
+#include "gossip/flock/flock_internal.h"
+
+#include <string.h>
+
+#define FRESH_MS 15000     /* a copy so old is not given to somebody new */
+#define KEEP_MS 60000      /* but kept so long for those who have a part of it */
+#define OPEN_MS 15000      /* from the answer to the connection */
+#define TRANSFER_MS 600000 /* of a whole state */
+
+static void refuse(struct flock *f, const struct peer_id *to, uint64_t exchange,
+        enum exchange_why why, const char *words)
+{
+	struct exchange_message m = {.kind = EXCHANGE_BUSY, .exchange = exchange};
+	m.busy.why = (uint8_t)why;
+	m.busy.manifest = f->c.manifest;
+	for (size_t i = 0; i < EXCHANGE_WORDS_MAX && words[i]; i++)
+		m.busy.words[i] = words[i];
+	flock__send(f, to, &m);
+}
+
+static void announce(struct flock *f, struct flock__donation *g)
+{
+	const struct flock__donate *d = &f->donate;
+	struct exchange_message m = {.kind = EXCHANGE_GIFT, .exchange = g->exchange};
+	if (g->offset >= f->c.manifest.count * d->info.vectors)
+		g->offset = 0;
+	m.gift.manifest = f->c.manifest;
+	m.gift.snapshot = d->id;
+	m.gift.offset = g->offset;
+	m.gift.step = d->info.step;
+	m.gift.samples = d->info.samples;
+	m.gift.clock = d->info.clock;
+	m.gift.optim_steps = d->info.optim_steps;
+	m.gift.optimizer = d->info.optimizer;
+	m.gift.vectors = d->info.vectors;
+	m.gift.n = f->c.n_groups;
+	memcpy(m.gift.radius, d->radius, sizeof m.gift.radius);
+	g->stage = DONATION_ANNOUNCED;
+	g->since_ms = f->now_ms;
+	flock__send(f, &g->to, &m);
+}
+
+/* A copy is on its way, or there is one that will do. */
+static void have_copy(struct flock *f)
+{
+	struct flock__donate *d = &f->donate;
+	bool read = false;
+	for (int i = 0; i < FLOCK_DONATIONS; i++)
+		read = read || d->to[i].stage >= DONATION_ANNOUNCED;
+	if (d->slot == DONATED_TAKING)
+		return;
+	/* While somebody reads the old one it serves once more. */
+	if (d->slot == DONATED_READY && (read || f->now_ms - d->at_ms < FRESH_MS))
+		return;
+	d->slot = DONATED_TAKING;
+	flock__do(f, FLOCK_DO_TAKE_STATE);
+}
+
+void flock__donate_state(struct flock *f, const struct flock_state *s)
+{
+	struct flock__donate *d = &f->donate;
+	d->slot = DONATED_READY;
+	d->info = *s;
+	d->at_ms = f->now_ms;
+	d->id = rng_u64(&f->wire_rng) | 1;
+	clip_export(&f->clip, flock__moved(f), d->radius);
+	for (int i = 0; i < FLOCK_DONATIONS; i++)
+		if (d->to[i].stage == DONATION_WAITING)
+			announce(f, &d->to[i]);
+}
+
+void flock__donate_refused(struct flock *f)
+{
+	struct flock__donate *d = &f->donate;
+	d->slot = DONATED_NONE;
+	for (int i = 0; i < FLOCK_DONATIONS; i++)
+		if (d->to[i].stage == DONATION_WAITING) {
+			d->to[i].stage = DONATION_FREE;
+			refuse(f, &d->to[i].to, d->to[i].exchange, EXCHANGE_OTHER,
+			        "no memory for a copy");
+		}
+}
+
+/* A joiner that asks anew has lost the transfer before: its place comes free with the end of it. */
+static struct flock__donation *place_for(struct flock *f, const struct peer_id *to)
+{
+	struct flock__donation *open = NULL;
+	for (int i = 0; i < FLOCK_DONATIONS; i++) {
+		struct flock__donation *g = &f->donate.to[i];
+		bool same = g->stage != DONATION_FREE && peer_id_equal(&g->to, to);
+		if (same && g->stage != DONATION_TRANSFER)
+			return g;
+		if (same)
+			flock__do_bulk(
+			        f, FLOCK_DO_CANCEL, (uint8_t)(USE_DONATE + i), to, g->exchange);
+		if (g->stage == DONATION_FREE)
+			open = g;
+	}
+	return open;
+}
+
+static enum exchange_why may_fetch(struct flock *f, const struct peer_id *from)
+{
+	enum exchange_why why = partners_admit(f->partners, from, f->now_ms);
+	if (why == EXCHANGE_WILLING && !gate_admits(f->gate, f->now_ms))
+		why = EXCHANGE_BUDGET;
+	return why;
+}
+
+static void on_fetch(struct flock *f, const struct peer_id *from, const struct exchange_message *m)
+{
+	struct flock__donate *d = &f->donate;
+	if (manifest_compare(&m->fetch.manifest, &f->c.manifest) != 0) {
+		refuse(f, from, m->exchange, EXCHANGE_UNLIKE, "another run or model");
+		return;
+	}
+	bool trained = f->clock.last.step > 0 || f->joined;
+	if (!trained || f->phase < FLOCK_TRAINING || f->phase >= FLOCK_LEAVING) {
+		refuse(f, from, m->exchange, EXCHANGE_JOINING, "nothing to give now");
+		return;
+	}
+	enum exchange_why why = may_fetch(f, from);
+	struct flock__donation *g = why == EXCHANGE_WILLING ? place_for(f, from) : NULL;
+	if (!g) {
+		refuse(f, from, m->exchange, why == EXCHANGE_WILLING ? EXCHANGE_ENGAGED : why,
+		        "no state to give now");
+		return;
+	}
+	*g = (struct flock__donation){.stage = DONATION_WAITING,
+	        .to = *from,
+	        .exchange = m->exchange,
+	        .since_ms = f->now_ms};
+	/* The rest of the copy that it has a part of; or of any, when its donor is gone. */
+	bool rest = d->slot == DONATED_READY && m->fetch.snapshot == d->id;
+	if (rest || m->fetch.snapshot == 0)
+		g->offset = m->fetch.offset;
+	if (!rest)
+		have_copy(f);
+	if (d->slot == DONATED_READY)
+		announce(f, g);
+}
+
+static int find(const struct flock *f, const struct peer_id *id, uint64_t exchange)
+{
+	for (int i = 0; i < FLOCK_DONATIONS; i++) {
+		const struct flock__donation *g = &f->donate.to[i];
+		if (g->stage != DONATION_FREE && g->exchange == exchange &&
+		        peer_id_equal(&g->to, id))
+			return i;
+	}
+	return -1;
+}
+
+bool flock__donate_message(
+        struct flock *f, const struct peer_id *from, const struct exchange_message *m)
+{
+	if (m->kind == EXCHANGE_FETCH) {
+		on_fetch(f, from, m);
+		return true;
+	}
+	int i = find(f, from, m->exchange);
+	if (i < 0)
+		return false;
+	struct flock__donation *g = &f->donate.to[i];
+	if (m->kind == EXCHANGE_OPEN && g->stage == DONATION_ANNOUNCED) /* it cannot dial us */
+		flock__do_bulk(f, FLOCK_DO_OPEN, (uint8_t)(USE_DONATE + i), from, m->exchange);
+	if (m->kind == EXCHANGE_ABORT && g->stage != DONATION_TRANSFER)
+		g->stage = DONATION_FREE;
+	return true;
+}
+
+void flock__donate_unsent(struct flock *f, const struct flock_event *e)
+{
+	int i = find(f, &e->peer, e->exchange);
+	if (i >= 0 && f->donate.to[i].stage != DONATION_TRANSFER)
+		f->donate.to[i].stage = DONATION_FREE;
+}
+
+bool flock__donate_bulk(struct flock *f, const struct flock_event *e)
+{
+	int i = find(f, &e->peer, e->exchange);
+	if (i < 0 || f->donate.to[i].stage != DONATION_ANNOUNCED)
+		return false;
+	struct flock__donation *g = &f->donate.to[i];
+	if (e->bulk != BULK_CAME) {
+		g->stage = DONATION_FREE;
+		return true;
+	}
+	struct flock_action *t = flock__do_bulk(
+	        f, FLOCK_DO_TRANSFER, (uint8_t)(USE_DONATE + i), &g->to, g->exchange);
+	t->transfer.sends = true;
+	t->transfer.offset = g->offset;
+	t->transfer.deadline_ms = TRANSFER_MS;
+	g->stage = DONATION_TRANSFER;
+	return true;
+}
+
+void flock__donate_transferred(struct flock *f, const struct flock_event *e)
+{
+	struct flock__donation *g = &f->donate.to[e->transferred.use - USE_DONATE];
+	g->stage = DONATION_FREE;
+	f->counts.bytes_sent += e->transferred.bytes_sent;
+	f->counts.bytes_received += e->transferred.bytes_received;
+	f->counts.donated_bytes += e->transferred.bytes_sent;
+	f->counts.donations += e->code == 0;
+	gate_spent(f->gate, f->now_ms, e->transferred.bytes_sent, false, false);
+	struct flock_say *s = flock__say(f, e->code ? SAY_DONATION_BROKEN : SAY_DONATED);
+	s->peer = g->to;
+	s->a = f->donate.info.step;
+	s->error = e->code;
+}
+
+void flock__donate_tick(struct flock *f)
+{
+	struct flock__donate *d = &f->donate;
+	bool used = false;
+	for (int i = 0; i < FLOCK_DONATIONS; i++) {
+		struct flock__donation *g = &d->to[i];
+		if (g->stage != DONATION_TRANSFER && f->now_ms - g->since_ms > OPEN_MS)
+			g->stage = DONATION_FREE;
+		used = used || g->stage != DONATION_FREE;
+	}
+	if (used)
+		f->finish.idle_since_ms = f->now_ms; /* a finished agent stays for them, too */
+	if (d->slot == DONATED_READY && !used && f->now_ms - d->at_ms > KEEP_MS) {
+		d->slot = DONATED_NONE;
+		flock__do(f, FLOCK_DO_RELEASE)->slot = SLOT_DONATED;
+	}
+}
+
+void flock__donate_close(struct flock *f)
+{
+	for (int i = 0; i < FLOCK_DONATIONS; i++) {
+		struct flock__donation *g = &f->donate.to[i];
+		if (g->stage == DONATION_TRANSFER)
+			flock__do_bulk(
+			        f, FLOCK_DO_CANCEL, (uint8_t)(USE_DONATE + i), &g->to, g->exchange);
+		else
+			g->stage = DONATION_FREE;
+	}
+}
+
+bool flock__donate_busy(const struct flock *f)
+{
+	for (int i = 0; i < FLOCK_DONATIONS; i++)
+		if (f->donate.to[i].stage == DONATION_TRANSFER)
+			return true;
+	return false;
+}
