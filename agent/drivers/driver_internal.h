@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside the drivers. */
+#ifndef DUNLIN_AGENT_DRIVERS_DRIVER_INTERNAL_H
+#define DUNLIN_AGENT_DRIVERS_DRIVER_INTERNAL_H
+
+#include "agent/drivers/driver.h"
+#include "net/bulk.h"
+#include "net/convert.h"
+
+#define DRIVER_LAG_KEPT 512
+#define DRIVER_QUEUED 256    /* events that came inside a step */
+#define DRIVER_CONNECTIONS 8 /* bulk connections that came and are not used yet */
+#define DRIVER_USES (USE_DONATE + FLOCK_DONATIONS)
+
+/* A bulk connection that came. */
+struct driver_connection {
+	int fd; /* owned; −1: none */
+	bool we_dialled;
+	struct frame_bulk keys;
+	const struct aead *aead;
+	struct peer_id peer;
+	uint64_t exchange;
+};
+
+struct driver_transfer {
+	struct driver *d;
+	struct bulk *bulk; /* NULL: none under way */
+	uint64_t exchange;
+	uint8_t use;
+};
+
+struct driver {
+	struct driver_config c;
+	struct aead_order ciphers;
+	struct transport *transport;   /* owned */
+	struct flock *core;            /* in memory */
+	void *memory;                  /* owned */
+	struct flock_actions *actions; /* owned */
+	uv_timer_t timer, lag_timer;
+	uint64_t started_ms;
+	bool stepping, closing, begun;
+	struct flock_event queued[DRIVER_QUEUED];
+	int n_queued;
+	int resolving, handles;
+
+	/* the loop's lateness */
+	uint64_t lag_due_us, lag_last_us, lag_max_us, slow;
+	uint32_t lag_us[DRIVER_LAG_KEPT];
+	uint32_t n_lag;
+
+	/* bulk */
+	struct driver_connection connection[DRIVER_CONNECTIONS];
+	struct driver_transfer transfer[DRIVER_USES];
+	double distance2[EXCHANGE_GROUPS_MAX]; /* of the last exchange, as its transfer measured */
+	enum convert_format format;            /* of it */
+
+	/* the learner, and memory by slot; owned, of learner_buffer (the first two) or malloc */
+	void *snapshot;
+	float *staging, *donated, *fetched;
+	size_t n_total, vectors;
+	bool sketch_asked;        /* of the snapshot on its way */
+	bool measuring;           /* the device does */
+	struct sketch own;        /* of the last snapshot */
+	struct sketch heard;      /* of what came */
+	struct sketch fetched_of; /* of SLOT_FETCHED */
+	struct learner_measure measure;
+	uv_work_t staging_work, fetched_work;
+	bool staging_busy, fetched_busy; /* a worker reads the slot */
+	bool has_validation;
+	struct learner_eval validation; /* the last one */
+	uint64_t rate_ms, rate_samples;
+	double samples_per_s;
+};
+
+/* driver.c */
+void driver__event(struct driver *d, struct flock_event e); /* at once, or after the one at hand */
+void driver__maybe_closed(struct driver *d);
+
+/* on_transport.c */
+int driver__open_transport(struct driver *d, struct err *e) MUST_CHECK;
+void driver__membership_actions(struct driver *d, struct gossip_actions *a);
+bool driver__post(struct driver *d, const struct peer_id *to, const struct exchange_message *m);
+
+/* on_bulk.c */
+void driver__bulk_came(void *arg, const struct peer_id *id, uint64_t exchange, int fd,
+        bool we_dialled, const struct frame_bulk *keys, const struct aead *aead);
+void driver__bulk_action(struct driver *d, const struct flock_action *a);
+void driver__bulk_close(struct driver *d);
+
+/* on_learner.c */
+int driver__open_learner(struct driver *d, struct err *e) MUST_CHECK;
+void driver__begin_learner(struct driver *d);
+void driver__learner_action(struct driver *d, const struct flock_action *a);
+void driver__close_learner(struct driver *d);
+
+/* say.c */
+void driver__say(const struct driver *d, const struct flock_say *s);
+void driver__notice(const struct driver *d, const struct gossip_notice *x);
+
+#endif
