@@ -10,7 +10,7 @@
  * Signals are taken by a thread of their own (signals.h), which wakes the loop. While the agent
  * starts there is nothing to save: SIGINT and SIGTERM end it at once with 0, SIGHUP does nothing.
  *
- *     leave ──► flock_leave ──► node_leave ──► on_left ──► control_close, … ──► the loop is empty
+ *     leave ──► driver_leave ──► on_left ──► control_close, … ──► the loop is empty
  *
  * What can fail is told before anything is on the network, in the order in which a user can mend
  * it: settings and the files that they name (exit 3), then the machine's own refusals: a lock,
@@ -18,8 +18,8 @@
 #include "agent/base/log.h"
 #include "agent/cli.h"
 #include "agent/control.h"
+#include "agent/drivers/driver.h"
 #include "agent/greeting.h"
-#include "agent/node.h"
 #include "agent/places.h"
 #include "agent/signals.h"
 #include "agent/training.h"
@@ -45,7 +45,7 @@ struct agent {
 	struct statedir state;
 	struct identity identity;
 	uv_loop_t loop;
-	struct node *node;       /* owned; NULL: gone */
+	struct driver *driver;   /* owned */
 	struct control *control; /* owned */
 	struct training training;
 	struct upkeep upkeep;
@@ -54,9 +54,9 @@ struct agent {
 	atomic_bool hang_up, stop;
 	uint64_t kept_ms; /* when peers were last kept; 0: not yet */
 	uint64_t line_ms;
-	struct flock_view view; /* of the answer being given */
+	struct agent_view view; /* of the answer being given */
 	int code;               /* of a run that failed */
-	bool leaving;
+	bool leaving, left;
 };
 
 static int open_state(struct agent *a, struct err *e)
@@ -93,12 +93,11 @@ static void close_handles(struct agent *a)
 /* Of an agent that has left, or has no more time to. */
 static int end_status(const struct agent *a)
 {
-	struct flock_agent *f = a->training.flock;
-	if (!f)
+	if (!a->training.learner)
 		return EXIT_OK;
 	if (a->code)
 		return a->code == ERR_MISMATCH ? EXIT_CONFIG : exit_code(a->code, EXIT_FAILED);
-	if (!flock_unsaved(f))
+	if (!flock_unsaved(driver_core(a->driver)))
 		return EXIT_OK;
 	log_error(
 	        "the last checkpoint, or the run's result, is not written to %s: make room there, "
@@ -110,17 +109,11 @@ static int end_status(const struct agent *a)
 static void on_left(void *arg)
 {
 	struct agent *a = arg;
-	a->node = NULL;
+	a->left = true;
 	log_info("left the flock");
 	control_close(a->control, NULL, NULL);
 	a->control = NULL;
 	close_handles(a);
-}
-
-static void on_flock_left(void *arg)
-{
-	struct agent *a = arg;
-	node_leave(a->node);
 }
 
 /* A machine that is about to be taken away has no time for a learner or a disk that hangs. */
@@ -132,29 +125,25 @@ static void on_leave_timer(uv_timer_t *t)
 	_exit(end_status(a));
 }
 
+/* Leaving has begun, for whatever reason. */
+static void on_leave(void *arg, int code)
+{
+	struct agent *a = arg;
+	a->leaving = true;
+	a->code = code;
+	upkeep_peers(&a->upkeep, driver_gossip(a->driver));
+	uv_timer_start(
+	        &a->leave_timer, on_leave_timer, (uint64_t)(a->config.agent.leave_s * 1000), 0);
+	if (!a->training.learner)
+		return;
+	struct statedir_progress p = training_progress(&a->training, driver_core(a->driver));
+	upkeep_progress(&a->upkeep, &p);
+}
+
 static void leave(void *arg)
 {
 	struct agent *a = arg;
-	if (a->leaving)
-		return;
-	a->leaving = true;
-	upkeep_peers(&a->upkeep, node_gossip(a->node));
-	uv_timer_start(
-	        &a->leave_timer, on_leave_timer, (uint64_t)(a->config.agent.leave_s * 1000), 0);
-	if (!a->training.flock) {
-		node_leave(a->node);
-		return;
-	}
-	struct statedir_progress p = training_progress(&a->training);
-	upkeep_progress(&a->upkeep, &p);
-	flock_leave(a->training.flock, on_flock_left);
-}
-
-static void on_finished(void *arg, int code)
-{
-	struct agent *a = arg;
-	a->code = code;
-	leave(a);
+	driver_leave(a->driver);
 }
 
 /* On the waiting thread, like the next. Not a word: what it starts may hang in the log. */
@@ -190,17 +179,18 @@ static void on_timer(uv_timer_t *t)
 	struct agent *a = t->data;
 	if (a->leaving)
 		return;
-	const struct gossip *g = node_gossip(a->node);
+	const struct gossip *g = driver_gossip(a->driver);
 	uint64_t now = uv_now(&a->loop);
-	if (a->training.flock) {
-		struct statedir_progress p = training_progress(&a->training);
+	if (a->training.learner) {
+		struct statedir_progress p =
+		        training_progress(&a->training, driver_core(a->driver));
 		upkeep_progress(&a->upkeep, &p);
 	}
-	if (a->training.flock && now - a->line_ms >= LINE_EVERY_MS && log_enabled(LOG_INFO)) {
+	if (a->training.learner && now - a->line_ms >= LINE_EVERY_MS && log_enabled(LOG_INFO)) {
 		char line[200];
 		a->line_ms = now;
-		flock_view(a->training.flock, &a->view);
-		flock_line(&a->view, line);
+		driver_view(a->driver, &a->view);
+		agent_view_line(&a->view, line);
 		log_info("%s", line);
 	}
 	bool due = a->kept_ms ? now - a->kept_ms >= PEERS_EVERY_MS : gossip_count(g) > 0;
@@ -219,8 +209,8 @@ static void on_generation(void *arg, uint64_t generation)
 static void on_lists(void *arg)
 {
 	struct agent *a = arg;
-	if (a->node)
-		node_recheck(a->node);
+	if (!a->left)
+		driver_recheck(a->driver);
 }
 
 static uint64_t resident_kb(void)
@@ -239,68 +229,45 @@ static void on_look(void *arg, struct control_view *out)
 	struct agent *a = arg;
 	*out = (struct control_view){.name = a->config.agent.name,
 	        .version = PACKAGE_VERSION,
-	        .gossip = node_gossip(a->node),
-	        .listen = node_address(a->node),
+	        .gossip = driver_gossip(a->driver),
+	        .listen = driver_address(a->driver),
 	        .wan = a->wanted.node.wan,
 	        .leave_s = a->config.agent.leave_s,
 	        .now_ms = uv_now(&a->loop),
-	        .uptime_ms = node_uptime_ms(a->node),
+	        .uptime_ms = driver_uptime_ms(a->driver),
 	        .rss_kb = resident_kb(),
-	        .net = node_counters(a->node),
-	        .lag = node_lag(a->node)};
-	if (a->training.flock) {
-		flock_view(a->training.flock, &a->view);
+	        .net = driver_counters(a->driver),
+	        .lag = driver_lag(a->driver)};
+	if (a->training.learner) {
+		driver_view(a->driver, &a->view);
 		out->flock = &a->view;
 	}
 }
 
 static int on_act(void *arg, enum control_act act, struct err *e)
 {
-	struct flock_agent *f = ((struct agent *)arg)->training.flock;
+	struct driver *d = ((struct agent *)arg)->driver;
 	switch (act) {
 	case CONTROL_PAUSE:
-		return flock_pause(f, e);
+		return driver_pause(d, e);
 	case CONTROL_RESUME:
-		return flock_resume(f, e);
+		return driver_resume(d, e);
 	default:
-		return flock_checkpoint(f, e);
+		return driver_checkpoint(d, e);
 	}
-}
-
-/* What the network has for the flock. */
-
-static void on_exchange(void *arg, const struct peer_id *from, const struct exchange_message *m)
-{
-	flock_message(((struct agent *)arg)->training.flock, from, m);
-}
-
-static void on_bulk(void *arg, const struct peer_id *id, uint64_t exchange, int fd, bool we_dialled,
-        const struct frame_bulk *keys, const struct aead *aead)
-{
-	flock_bulk(((struct agent *)arg)->training.flock, id, exchange, fd, we_dialled, keys, aead);
-}
-
-static void on_stream(void *arg, const struct peer_id *id, bool up)
-{
-	flock_up(((struct agent *)arg)->training.flock, id, up);
-}
-
-static void on_gone(void *arg, const struct peer_id *id)
-{
-	flock_gone(((struct agent *)arg)->training.flock, id);
 }
 
 /* ---- the beginning */
 
 static int greet(const struct agent *a)
 {
-	const struct peer_addrs *told = &gossip_self(node_gossip(a->node))->addrs;
+	const struct peer_addrs *told = &gossip_self(driver_gossip(a->driver))->addrs;
 	struct greeting g = {.config = &a->config,
 	        .config_path = a->args.config,
 	        .given = a->args.given,
 	        .id = a->identity.id,
 	        .flock = a->wanted.secrets.flock[0],
-	        .listen = node_address(a->node),
+	        .listen = driver_address(a->driver),
 	        .n_advertise = told->n};
 	struct buf text;
 	memcpy(g.advertise, told->at, sizeof g.advertise);
@@ -322,7 +289,7 @@ static int open_network(struct agent *a, struct err *e)
 	        .look_cb = on_look,
 	        .act_cb = on_act,
 	        .leave_cb = leave};
-	struct node_config *n = &a->wanted.node;
+	struct driver_config *n = &a->wanted.node;
 	n->loop = &a->loop;
 	n->identity = &a->identity;
 	n->generation = a->identity.generation;
@@ -330,14 +297,14 @@ static int open_network(struct agent *a, struct err *e)
 	n->n_remembered = a->upkeep.known.n;
 	n->arg = a;
 	n->generation_cb = on_generation;
+	n->leave_cb = on_leave;
 	n->left_cb = on_left;
-	if (a->training.flock) {
-		n->status = flock_status(a->training.flock);
+	n->learner = a->training.learner;
+	if (n->learner) {
+		n->config = &a->config;
+		n->out = a->training.out;
+		n->core = a->training.core;
 		n->departed = training_departed(&a->training);
-		n->exchange_cb = on_exchange;
-		n->bulk_cb = on_bulk;
-		n->stream_cb = on_stream;
-		n->gone_cb = on_gone;
 	}
 	a->upkeep.loop = &a->loop;
 	a->upkeep.state = &a->state;
@@ -350,7 +317,7 @@ static int open_network(struct agent *a, struct err *e)
 	/* The socket first: it is refused for the reason that a user understands best, another
 	 * agent of that name. Nobody is answered before the loop runs. */
 	int rc = control_new(&a->control, &control, e);
-	return rc ? rc : node_new(&a->node, n, e);
+	return rc ? rc : driver_new(&a->driver, n, e);
 }
 
 static void open_handles(struct agent *a)
@@ -371,8 +338,8 @@ static int run(struct agent *a)
 	if (rc)
 		return cli_fail(EXIT_FAILED, "start an event loop: %s", uv_strerror(rc));
 	open_handles(a);
-	rc = training_open(&a->training, &a->config, &a->loop, &a->identity.id, &a->state, a,
-	        on_finished, &status, &e);
+	rc = training_open(
+	        &a->training, &a->config, &a->loop, &a->identity.id, &a->state, &status, &e);
 	signals_to(on_signal, a); /* told when the loop runs */
 	if (rc == 0) {
 		status = EXIT_FAILED;
@@ -388,18 +355,16 @@ static int run(struct agent *a)
 		uv_timer_start(&a->timer, on_timer, PEERS_LOOK_MS, PEERS_LOOK_MS);
 		status = greet(a);
 		uv_update_time(&a->loop);
-		node_start(a->node);
-		if (a->training.flock)
-			flock_start(a->training.flock, a->node,
-			        a->wanted.node.n_seeds == 0 && a->upkeep.known.n == 0);
+		driver_start(a->driver);
 		if (status != EXIT_OK)
 			leave(a);
 	}
 	uv_run(&a->loop, UV_RUN_DEFAULT);
-	if (rc == 0 && a->training.flock && status == EXIT_OK) {
-		training_print(&a->training);
+	if (rc == 0 && a->training.learner && status == EXIT_OK) {
+		training_print(&a->training, a->driver);
 		status = end_status(a);
 	}
+	driver_free(a->driver);
 	training_close(&a->training);
 	uv_run(&a->loop, UV_RUN_DEFAULT); /* its handles */
 	rc = uv_loop_close(&a->loop);

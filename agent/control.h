@@ -14,7 +14,7 @@
 #include "agent/base/buf.h"
 #include "agent/base/err.h"
 #include "agent/base/limits.h"
-#include "agent/node.h"
+#include "agent/drivers/driver.h"
 #include "gossip/gossip.h"
 #include "net/transport.h"
 
@@ -22,7 +22,7 @@
 #include <stdint.h>
 #include <uv.h>
 
-struct flock_view; /* agent/flock.h */
+struct agent_view; /* agent/drivers/driver.h */
 
 #define CONTROL_IDLE_MS 60000 /* a client idle for so long gives way when there are too many */
 #define CONTROL_SLICE 128     /* members printed before the loop may do something else */
@@ -38,8 +38,8 @@ struct control_view {
 	uint64_t now_ms; /* as the core's events have it */
 	uint64_t uptime_ms, rss_kb;
 	struct transport_counters net;
-	struct node_lag lag;
-	const struct flock_view *flock; /* borrowed; NULL: this agent only keeps membership */
+	struct driver_lag lag;
+	const struct agent_view *flock; /* borrowed; NULL: this agent only keeps membership */
 };
 
 enum control_act { CONTROL_PAUSE, CONTROL_RESUME, CONTROL_CHECKPOINT };

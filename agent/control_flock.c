@@ -28,24 +28,23 @@ static void real_or_null(struct json_out *j, const char *key, bool known, double
 
 /* ---- training */
 
-static void print_eval(
-        struct json_out *j, const char *key, bool known, const struct learner_eval *v)
+static void print_eval(struct json_out *j, const char *key, bool known, const struct flock_eval *v)
 {
 	if (!known) {
 		json_null(j, key);
 		return;
 	}
 	json_open(j, key, '{');
-	real_or_null(j, "value", v->r.count > 0, (double)v->r.correct / (double)v->r.count);
-	json_count(j, "correct", (uint64_t)v->r.correct);
-	json_count(j, "count", (uint64_t)v->r.count);
+	real_or_null(j, "value", v->count > 0, (double)v->correct / (double)v->count);
+	json_count(j, "correct", (uint64_t)v->correct);
+	json_count(j, "count", (uint64_t)v->count);
 	json_count(j, "step", v->step);
 	json_count(j, "clock", v->clock);
 	json_bool(j, "whole", v->whole);
 	json_close(j, '}');
 }
 
-static void print_validation(struct json_out *j, const struct flock_view *f)
+static void print_validation(struct json_out *j, const struct agent_view *f)
 {
 	const struct learner_eval *v = &f->validation;
 	const struct eval_result *r = &v->validation;
@@ -63,66 +62,66 @@ static void print_validation(struct json_out *j, const struct flock_view *f)
 	json_close(j, '}');
 }
 
-static void print_join(struct json_out *j, const struct flock_view *f)
+static void print_join(struct json_out *j, const struct agent_view *f)
 {
-	if (f->phase != FLOCK_JOINING) {
+	if (f->core.phase != FLOCK_JOINING) {
 		json_null(j, "join");
 		return;
 	}
 	json_open(j, "join", '{');
-	json_id(j, "donor", &f->donor);
-	json_count(j, "words", f->join_words);
-	json_count(j, "total", f->join_total);
+	json_id(j, "donor", &f->core.donor);
+	json_count(j, "words", f->core.join_count);
+	json_count(j, "total", f->core.join_total);
 	json_close(j, '}');
 }
 
-static void print_checkpoint(struct json_out *j, const struct flock_view *f)
+static void print_checkpoint(struct json_out *j, const struct agent_view *f)
 {
-	if (f->saved_step == 0) {
+	if (f->core.saved_step == 0) {
 		json_null(j, "checkpoint");
 		return;
 	}
 	json_open(j, "checkpoint", '{');
-	json_count(j, "step", f->saved_step);
+	json_count(j, "step", f->core.saved_step);
 	json_seconds(j, "ago_s", f->saved_ago_ms);
-	json_count(j, "count", f->saves);
+	json_count(j, "count", f->core.saves);
 	json_close(j, '}');
 }
 
-static void print_final(struct json_out *j, const struct flock_view *f)
+static void print_final(struct json_out *j, const struct agent_view *f)
 {
-	if (!f->has_local && !f->has_merged && f->merge_rounds == 0) {
+	if (!f->core.has_local && !f->core.has_merged && f->core.merge_rounds == 0) {
 		json_null(j, "final");
 		return;
 	}
 	json_open(j, "final", '{');
-	print_eval(j, "local", f->has_local, &f->local);
-	print_eval(j, "merged", f->has_merged, &f->merged);
-	json_count(j, "rounds", f->merge_rounds);
+	print_eval(j, "local", f->core.has_local, &f->core.local);
+	print_eval(j, "merged", f->core.has_merged, &f->core.merged);
+	json_count(j, "rounds", f->core.merge_rounds);
 	json_close(j, '}');
 }
 
-static void print_training(struct json_out *j, const struct flock_view *f)
+static void print_training(struct json_out *j, const struct agent_view *f)
 {
 	json_open(j, "training", '{');
-	json_text(j, "phase", flock_phase_text(f->phase));
+	json_text(j, "phase", flock_phase_text(f->core.phase));
 	json_text(j, "run", f->run);
 	json_text(j, "model", f->model);
 	json_text(j, "device", f->device);
 	json_text(j, "out", f->out);
 	json_count(j, "parameters", f->parameters);
-	json_count(j, "step", f->step);
-	json_count(j, "samples", f->samples);
-	json_count(j, "clock", f->clock);
-	json_count(j, "total", f->total);
+	json_count(j, "step", f->core.step);
+	json_count(j, "samples", f->core.samples);
+	json_count(j, "clock", f->core.clock);
+	json_count(j, "total", f->core.total);
 	json_real(j, "epoch", f->epoch);
-	real_or_null(j, "loss", f->has_loss, f->loss);
-	json_real(j, "lr", f->lr);
+	real_or_null(j, "loss", f->core.has_loss, f->core.loss);
+	json_real(j, "lr", f->core.lr);
 	json_real(j, "samples_per_s", f->samples_per_s);
-	print_eval(j, "accuracy", f->has_eval, &f->eval);
+	print_eval(j, "accuracy", f->core.has_eval, &f->core.eval);
 	print_validation(j, f);
 	json_bool(j, "resumed", f->resumed);
-	json_bool(j, "joined", f->joined);
+	json_bool(j, "joined", f->core.joined);
 	print_join(j, f);
 	print_checkpoint(j, f);
 	print_final(j, f);
@@ -152,17 +151,17 @@ static void print_entry(struct json_out *j, const struct ledger_entry *e, uint64
 	json_close(j, '}');
 }
 
-static void print_entries(struct json_out *j, const char *key, const struct flock_view *f,
+static void print_entries(struct json_out *j, const char *key, const struct agent_view *f,
         uint32_t max, uint64_t now_ms)
 {
-	uint32_t n = ledger_count(f->ledger);
+	uint32_t n = ledger_count(f->core.ledger);
 	json_open(j, key, '[');
 	for (uint32_t i = 0; i < n && i < max; i++)
-		print_entry(j, ledger_get(f->ledger, i), now_ms);
+		print_entry(j, ledger_get(f->core.ledger, i), now_ms);
 	json_close(j, ']');
 }
 
-static void print_gate(struct json_out *j, const struct flock_view *f, uint64_t now_ms)
+static void print_gate(struct json_out *j, const struct agent_view *f, uint64_t now_ms)
 {
 	const struct gate_view *g = &f->gate;
 	uint64_t steps = g->local + g->communicating;
@@ -187,12 +186,12 @@ static void print_gate(struct json_out *j, const struct flock_view *f, uint64_t 
 	json_close(j, '}');
 }
 
-static void print_distance(struct json_out *j, const struct flock_view *f)
+static void print_distance(struct json_out *j, const struct agent_view *f)
 {
 	json_open(j, "distance", '{');
-	real_or_null(j, "last", f->has_distance, f->distance);
-	real_or_null(j, "rms", f->has_distance, f->distance_rms);
-	real_or_null(j, "radius", f->radius > 0, f->radius);
+	real_or_null(j, "last", f->core.has_distance, f->core.distance);
+	real_or_null(j, "rms", f->core.has_distance, f->core.distance_rms);
+	real_or_null(j, "radius", f->core.radius > 0, f->core.radius);
 	real_or_null(j, "consensus", f->sketches > 0, f->consensus);
 	json_count(j, "sketches", f->sketches > 0 ? (uint64_t)f->sketches : 0);
 	json_close(j, '}');
@@ -200,15 +199,15 @@ static void print_distance(struct json_out *j, const struct flock_view *f)
 
 /* ---- exchanges */
 
-static void print_exchanges(struct json_out *j, const struct flock_view *f)
+static void print_exchanges(struct json_out *j, const struct agent_view *f)
 {
-	const struct flock_counts *c = &f->counts;
+	const struct flock_counts *c = &f->core.counts;
 	json_open(j, "exchanges", '{');
-	json_text(j, "state", exchange_state_text(f->exchange_state));
-	if (f->exchange_state == EXCHANGE_IDLE)
+	json_text(j, "state", exchange_state_text(f->core.exchange_state));
+	if (f->core.exchange_state == EXCHANGE_IDLE)
 		json_null(j, "peer");
 	else
-		json_id(j, "peer", &f->exchange_peer);
+		json_id(j, "peer", &f->core.exchange_peer);
 	json_count(j, "begun", c->begun);
 	json_count(j, "taken", c->taken);
 	json_count(j, "busy_given", c->busy_given);
@@ -220,8 +219,8 @@ static void print_exchanges(struct json_out *j, const struct flock_view *f)
 	json_close(j, '}');
 	json_count(j, "bytes_sent", c->bytes_sent);
 	json_count(j, "bytes_received", c->bytes_received);
-	json_count(j, "gifts", c->gifts);
-	json_count(j, "gift_bytes", c->gift_bytes);
+	json_count(j, "gifts", c->donations);
+	json_count(j, "gift_bytes", c->donated_bytes);
 	json_count(j, "adoptions", c->adoptions);
 	json_close(j, '}');
 }
@@ -253,12 +252,12 @@ static void print_result(
 
 /* ---- partners */
 
-static void print_quarantined(struct json_out *j, const struct flock_view *f, uint64_t now_ms)
+static void print_quarantined(struct json_out *j, const struct agent_view *f, uint64_t now_ms)
 {
-	uint32_t n = partners_count(f->partners), told = 0;
+	uint32_t n = partners_count(f->core.partners), told = 0;
 	json_open(j, "quarantined", '[');
 	for (uint32_t i = 0; i < n && told < CONTROL_PARTNERS; i++) {
-		const struct partner *p = partners_get(f->partners, i);
+		const struct partner *p = partners_get(f->core.partners, i);
 		if (p->quarantine_ms <= now_ms)
 			continue;
 		json_open(j, NULL, '{');
@@ -291,16 +290,16 @@ static uint32_t used_last(const struct partners *all, const struct partner *last
 	return kept;
 }
 
-static void print_deadlines(struct json_out *j, const struct flock_view *f)
+static void print_deadlines(struct json_out *j, const struct agent_view *f)
 {
 	const struct partner *last[CONTROL_PARTNERS];
-	uint32_t n = used_last(f->partners, last);
+	uint32_t n = used_last(f->core.partners, last);
 	json_open(j, "deadlines", '[');
 	for (uint32_t i = 0; i < n; i++) {
 		const struct partner *p = last[i];
 		json_open(j, NULL, '{');
 		json_id(j, "id", &p->id);
-		json_count(j, "ms", partners_deadline(f->partners, &p->id, f->exchange_bytes));
+		json_count(j, "ms", partners_deadline(f->core.partners, &p->id, f->exchange_bytes));
 		json_count(j, "exchanged", p->exchanged);
 		json_count(j, "failed", p->failed);
 		json_real(j, "stretch", (double)p->stretch);
@@ -309,12 +308,12 @@ static void print_deadlines(struct json_out *j, const struct flock_view *f)
 	json_close(j, ']');
 }
 
-static void print_partners(struct json_out *j, const struct flock_view *f, uint64_t now_ms)
+static void print_partners(struct json_out *j, const struct agent_view *f, uint64_t now_ms)
 {
 	json_open(j, "partners", '{');
-	json_count(j, "candidates", f->candidates);
-	json_count(j, "unlike", f->unlike);
-	json_count(j, "in_quarantine", f->quarantined); /* the list may be cut */
+	json_count(j, "candidates", f->core.candidates);
+	json_count(j, "unlike", f->core.unlike);
+	json_count(j, "in_quarantine", f->core.quarantined); /* the list may be cut */
 	print_quarantined(j, f, now_ms);
 	print_deadlines(j, f);
 	json_close(j, '}');
@@ -322,7 +321,7 @@ static void print_partners(struct json_out *j, const struct flock_view *f, uint6
 
 /* ---- the whole */
 
-void control__flock(struct json_out *j, const struct flock_view *f, uint64_t now_ms)
+void control__flock(struct json_out *j, const struct agent_view *f, uint64_t now_ms)
 {
 	if (!f) {
 		json_null(j, "training");
@@ -339,18 +338,18 @@ void control__flock(struct json_out *j, const struct flock_view *f, uint64_t now
 	print_partners(j, f, now_ms);
 }
 
-void control__ledger(struct json_out *j, const struct flock_view *f, uint32_t max, uint64_t now_ms)
+void control__ledger(struct json_out *j, const struct agent_view *f, uint32_t max, uint64_t now_ms)
 {
 	print_entries(j, "entries", f, max, now_ms);
 }
 
 void control__exchanges(
-        struct json_out *j, const struct flock_view *f, uint32_t max, uint64_t now_ms)
+        struct json_out *j, const struct agent_view *f, uint32_t max, uint64_t now_ms)
 {
 	json_open(j, "entries", '[');
-	for (uint64_t i = 0; i < f->n_recent && i < FLOCK_RECENT && i < max; i++) {
-		uint64_t number = f->n_recent - i;
-		print_result(j, number, &f->recent[(number - 1) % FLOCK_RECENT], now_ms);
+	for (uint64_t i = 0; i < f->core.n_recent && i < FLOCK_RECENT && i < max; i++) {
+		uint64_t number = f->core.n_recent - i;
+		print_result(j, number, &f->core.recent[(number - 1) % FLOCK_RECENT], now_ms);
 	}
 	json_close(j, ']');
 }

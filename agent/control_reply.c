@@ -319,17 +319,17 @@ int control_error(struct buf *out, const char *text)
 }
 
 /* What an act is answered with, once it was accepted. */
-static int print_acted(const struct request *r, const struct flock_view *f, struct buf *out)
+static int print_acted(const struct request *r, const struct agent_view *f, struct buf *out)
 {
 	struct json_out j = {.buf = out};
-	json_count(&j, "step", f->step);
+	json_count(&j, "step", f->core.step);
 	if (r->cmd == CTL_CHECKPOINT) {
 		/* For whoever waits: a newer one is there when either has grown. */
-		if (f->saved_step)
-			json_count(&j, "last", f->saved_step);
+		if (f->core.saved_step)
+			json_count(&j, "last", f->core.saved_step);
 		else
 			json_null(&j, "last");
-		json_count(&j, "count", f->saves);
+		json_count(&j, "count", f->core.saves);
 	}
 	return j.rc;
 }

@@ -10,6 +10,7 @@
 #include "agent/cli.h"
 #include "agent/places.h"
 #include "agent/resume.h"
+#include "net/convert.h"
 
 #include <inttypes.h>
 #include <sodium.h>
@@ -17,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#define FRESH_STEPS 100 /* an agent that has trained so many batches has something to give */
 
 static int resume(struct training *t, bool *resumed, struct err *e)
 {
@@ -132,27 +135,79 @@ static void set_origin(const struct training *t, const struct config *c, const s
 	trainer_set_origin(learner_trainer(t->learner), &o);
 }
 
-int training_open(struct training *t, const struct config *c, uv_loop_t *loop,
-        const struct peer_id *self, const struct statedir *state, void *arg,
-        void (*finished_cb)(void *arg, int code), int *status, struct err *e)
+static struct gate_config gate_settings(const struct config *c, uint64_t exchange_bytes)
 {
-	struct flock_config fc = {.loop = loop,
-	        .config = c,
-	        .dir = &t->dir,
-	        .self = *self,
-	        .arg = arg,
-	        .finished_cb = finished_cb};
-	struct statedir_progress progress;
+	return (struct gate_config){.mode = (enum gate_mode)c->gossip.gate,
+	        .delta = c->gossip.delta,
+	        .smooth = c->gossip.gate == GATE_SELSYNC ? 0.01 : 0.16,
+	        .warm = 25,
+	        .every = (uint32_t)c->gossip.every,
+	        .chance = c->gossip.chance,
+	        .exchanges_per_s = c->gossip.exchanges_per_s,
+	        .bytes_per_s = c->gossip.bytes_per_s,
+	        .bytes_per_day = c->gossip.bytes_per_day,
+	        .incoming_share = c->gossip.incoming_share,
+	        .cap_bytes_per_s = c->gossip.upload_cap,
+	        .silence_steps = (uint64_t)c->gossip.silence_steps,
+	        .silence_ms = (uint64_t)(c->gossip.silence_s * 1000),
+	        .exchange_bytes = exchange_bytes};
+}
+
+static void read_settings(struct training *t, const struct config *c)
+{
+	const struct trainer *trainer = learner_trainer(t->learner);
+	struct flock_config *f = &t->core;
+	f->n_groups = (uint8_t)learner_groups(t->learner)->n;
+	f->optimizer = (uint8_t)c->train.optim.kind;
+	f->vectors = (uint8_t)trainer_vectors(trainer);
+	f->evaluates = trainer_evaluates(trainer);
+	f->peer_rate = c->gossip.peer_rate;
+	f->mode = (uint8_t)c->gossip.exchange;
+	f->format = (uint8_t)c->gossip.wire;
+	f->n_formats = CONVERT_FORMATS;
+	for (int i = 0; i < CONVERT_FORMATS; i++)
+		f->exchange_bytes[i] = f->manifest.count * convert_word((enum convert_format)i);
+	f->gate = gate_settings(c, f->exchange_bytes[f->format]);
+	f->beta = (float)c->gossip.beta;
+	f->stale = c->gossip.stale;
+	f->fresh = FRESH_STEPS * (uint64_t)(c->train.batch * c->train.accumulate);
+	f->join_ms = (uint64_t)(c->gossip.join_s * 1000);
+	f->merge_ms = (uint64_t)(c->gossip.merge_s * 1000);
+	f->stay_ms = (uint64_t)(c->gossip.stay_s * 1000);
+	f->leave_ms = (uint64_t)(c->agent.leave_s * 1000);
+}
+
+/* What was done before: by the checkpoint, and beyond it by the state directory. */
+static void read_progress(
+        struct training *t, const struct peer_id *self, const struct statedir *state)
+{
+	const struct trainer *trainer = learner_trainer(t->learner);
+	struct flock_config *f = &t->core;
+	struct statedir_progress p;
+	statedir_load_progress(state, &p);
+	t->progress = progress_key(&f->manifest, self);
+	f->resumed = t->resumed;
+	f->step = trainer->step;
+	f->samples = trainer->samples;
+	f->others = trainer->others;
+	if (p.run == t->progress && p.samples > trainer->samples)
+		f->samples_before = p.samples - trainer->samples;
+	f->quota = (struct gate_quota){p.day_start_s, p.day_bytes};
+}
+
+int training_open(struct training *t, const struct config *c, uv_loop_t *loop,
+        const struct peer_id *self, const struct statedir *state, int *status, struct err *e)
+{
 	*t = (struct training){.dir = {.lock = -1}};
 	if (!c->agent.train)
 		return 0;
 	int rc = open_learner(t, c, loop, self, status, e);
 	if (rc)
 		goto out;
-	rc = read_manifest(t, c, &fc.manifest, e);
+	rc = read_manifest(t, c, &t->core.manifest, e);
 	*status = EXIT_FAILED;
 	if (rc == 0)
-		set_origin(t, c, self, &fc.manifest);
+		set_origin(t, c, self, &t->core.manifest);
 	if (rc == 0)
 		rc = place_out(c, true, t->out, e);
 	if (rc == 0)
@@ -160,16 +215,13 @@ int training_open(struct training *t, const struct config *c, uv_loop_t *loop,
 	if (rc)
 		goto out;
 	*status = EXIT_MODEL;
-	rc = resume(t, &fc.resumed, e);
+	rc = resume(t, &t->resumed, e);
 	if (rc)
 		goto out;
 	*status = EXIT_FAILED;
-	fc.learner = t->learner;
-	statedir_load_progress(state, &progress);
-	t->progress = progress_key(&fc.manifest, self);
-	fc.samples = progress.run == t->progress ? progress.samples : 0;
-	fc.quota = (struct gate_quota){progress.day_start_s, progress.day_bytes};
-	rc = flock_new(&t->flock, &fc, e);
+	read_settings(t, c);
+	read_progress(t, self, state);
+	rc = gate_check(&t->core.gate, e);
 out:
 	if (rc) {
 		*status = exit_code(rc, *status);
@@ -180,7 +232,6 @@ out:
 
 void training_close(struct training *t)
 {
-	flock_free(t->flock);
 	if (t->learner)
 		learner_free(t->learner);
 	if (t->dir.lock >= 0)
@@ -200,33 +251,33 @@ struct gossip_departed training_departed(const struct training *t)
 	return d;
 }
 
-struct statedir_progress training_progress(const struct training *t)
+struct statedir_progress training_progress(const struct training *t, const struct flock *core)
 {
-	struct gate_quota q = flock_quota(t->flock, (uint64_t)time(NULL));
+	struct gate_quota q = flock_quota(core, (uint64_t)time(NULL));
 	return (struct statedir_progress){.run = t->progress,
-	        .samples = flock_samples(t->flock),
+	        .samples = flock_samples(core),
 	        .day_start_s = q.day_start_s,
 	        .day_bytes = q.bytes};
 }
 
-static void print_eval(const char *what, const struct learner_eval *v)
+static void print_eval(const char *what, const struct flock_eval *v)
 {
 	printf("%s model: test loss %.4f, accuracy %.2f%% (%" PRId64 " of %" PRId64 ")\n", what,
-	        v->r.loss, 100.0 * (double)v->r.correct / (double)v->r.count, v->r.correct,
-	        v->r.count);
+	        v->loss, 100.0 * (double)v->correct / (double)v->count, v->correct, v->count);
 }
 
-void training_print(const struct training *t)
+void training_print(const struct training *t, const struct driver *d)
 {
-	struct flock_view v;
-	flock_view(t->flock, &v);
+	struct agent_view a;
+	driver_view(d, &a);
+	const struct flock_view v = a.core;
 	if (v.has_local)
 		print_eval("local", &v.local);
 	if (v.has_merged)
 		print_eval("merged", &v.merged);
-	if (v.has_validation && v.validation.best_step > 0)
+	if (a.has_validation && a.validation.best_step > 0)
 		printf("best validation loss %.4f at step %" PRIu64 ": %s/best.safetensors\n",
-		        v.validation.best_loss, v.validation.best_step, t->out);
+		        a.validation.best_loss, a.validation.best_step, t->out);
 	printf("trained %" PRIu64 " samples of the run's %" PRIu64 "; %" PRIu64
 	       " exchanges, %.1f MB sent\n",
 	        v.samples, v.clock, v.counts.begun + v.counts.taken,

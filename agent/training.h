@@ -6,30 +6,31 @@
 #define DUNLIN_AGENT_TRAINING_H
 
 #include "agent/config.h"
-#include "agent/flock.h"
+#include "agent/drivers/driver.h"
 #include "agent/statedir.h"
 
 struct training {
 	char out[LIMIT_PATH];
 	struct outdir dir;
-	uint64_t progress;         /* by which the state directory knows this run of this agent */
-	struct learner *learner;   /* owned; NULL: this agent trains nothing */
-	struct flock_agent *flock; /* owned */
+	uint64_t progress;       /* by which the state directory knows this run of this agent */
+	struct learner *learner; /* owned; NULL: this agent trains nothing */
+	bool resumed;
+	struct flock_config core; /* what the core is to know of it */
 };
 
 /* status receives the exit code when it fails. */
 int training_open(struct training *t, const struct config *c, uv_loop_t *loop,
-        const struct peer_id *self, const struct statedir *state, void *arg,
-        void (*finished_cb)(void *arg, int code), int *status, struct err *e) MUST_CHECK;
+        const struct peer_id *self, const struct statedir *state, int *status,
+        struct err *e) MUST_CHECK;
 void training_close(struct training *t);
 
 /* Whose checkpoint this agent went on from, for the node's configuration; samples 0: nobody's. */
 struct gossip_departed training_departed(const struct training *t);
 
 /* For the state directory, now and then. */
-struct statedir_progress training_progress(const struct training *t);
+struct statedir_progress training_progress(const struct training *t, const struct flock *core);
 
 /* The results, for people. */
-void training_print(const struct training *t);
+void training_print(const struct training *t, const struct driver *d);
 
 #endif

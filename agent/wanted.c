@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 /* DUNLIN_TEST_PROTOCOL=2-3 lets a test play an agent of another version. */
-static int read_protocol(struct node_config *n, struct err *e)
+static int read_protocol(struct driver_config *n, struct err *e)
 {
 	const char *text = getenv("DUNLIN_TEST_PROTOCOL");
 	unsigned lo, hi;
@@ -64,7 +64,7 @@ static void find_own(struct peer_addrs *out, bool four, bool six)
 		out->at[out->n++] = hostport_loopback(four ? 4 : 6);
 }
 
-static int read_addresses(const struct config *c, struct node_config *n, struct err *e)
+static int read_addresses(const struct config *c, struct driver_config *n, struct err *e)
 {
 	struct hostport h;
 	struct peer_addr listen, own;
@@ -112,7 +112,7 @@ int wanted_open(struct wanted *w, const struct config *c, struct err *e)
 {
 	*w = (struct wanted){0};
 	lists_init(&w->lists);
-	struct node_config *n = &w->node;
+	struct driver_config *n = &w->node;
 	n->n_seeds = textlist_items(c->agent.seeds, w->seeds, GOSSIP_SEEDS_MAX);
 	n->seeds = w->seeds;
 	n->dialable = c->agent.dialable;

@@ -4,7 +4,7 @@
 #define DUNLIN_AGENT_WANTED_H
 
 #include "agent/config.h"
-#include "agent/node.h"
+#include "agent/drivers/driver.h"
 #include "net/lists.h"
 #include "net/secret.h"
 
@@ -14,7 +14,7 @@ struct wanted {
 	const char *allow, *block;           /* borrowed from the config; NULL: no such list */
 	const char *seeds[GOSSIP_SEEDS_MAX]; /* the same */
 	char socket[LIMIT_PATH];
-	struct node_config node; /* loop, identity and callbacks are left to the caller */
+	struct driver_config node; /* loop, identity and callbacks are left to the caller */
 };
 
 /* c must outlive it. May ask the DNS: not for the loop. The message begins with the setting. */

@@ -19,10 +19,11 @@
  *
  * Nothing here fails quietly: a word that is not known ends the program before it is an agent. */
 #include "agent/base/rng.h"
-#include "agent/node.h"
 #include "agent/trainer.h"
 #include "gossip/exchange.h"
+#include "gossip/gossip.h"
 #include "net/bulk.h"
+#include "net/transport.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -250,9 +251,12 @@ static bool is_donor(const struct peer_id *id)
 	return strncmp(hex, rogue.donor, strlen(rogue.donor)) == 0;
 }
 
-bool __real_node_post(struct node *n, const struct peer_id *to, const struct exchange_message *m);
-bool __wrap_node_post(struct node *n, const struct peer_id *to, const struct exchange_message *m);
-bool __wrap_node_post(struct node *n, const struct peer_id *to, const struct exchange_message *m)
+bool __real_transport_post(struct transport *t, const struct peer_id *to,
+        const struct peer_addrs *addrs, const struct exchange_message *m);
+bool __wrap_transport_post(struct transport *t, const struct peer_id *to,
+        const struct peer_addrs *addrs, const struct exchange_message *m);
+bool __wrap_transport_post(struct transport *t, const struct peer_id *to,
+        const struct peer_addrs *addrs, const struct exchange_message *m)
 {
 	struct exchange_message mine = *m;
 	if (rogue.mute >= 0 && m->kind == word_kinds[rogue.mute])
@@ -266,17 +270,17 @@ bool __wrap_node_post(struct node *n, const struct peer_id *to, const struct exc
 		lie(&mine.terms.manifest);
 	else if (m->kind == EXCHANGE_GIFT)
 		lie(&mine.gift.manifest);
-	return __real_node_post(n, to, &mine);
+	return __real_transport_post(t, to, addrs, &mine);
 }
 
-void __real_node_status(struct node *n, const struct member_status *s);
-void __wrap_node_status(struct node *n, const struct member_status *s);
-void __wrap_node_status(struct node *n, const struct member_status *s)
+void __real_gossip_step(struct gossip *g, const struct gossip_event *e, struct gossip_actions *a);
+void __wrap_gossip_step(struct gossip *g, const struct gossip_event *e, struct gossip_actions *a);
+void __wrap_gossip_step(struct gossip *g, const struct gossip_event *e, struct gossip_actions *a)
 {
-	struct member_status mine = *s;
-	if (rogue.claim > 0)
-		mine.samples = rogue.claim;
-	__real_node_status(n, &mine);
+	struct gossip_event mine = *e;
+	if (e->kind == EVENT_STATUS && rogue.claim > 0)
+		mine.status.samples = rogue.claim;
+	__real_gossip_step(g, &mine, a);
 }
 
 /* ---- slowness */

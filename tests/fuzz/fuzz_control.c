@@ -4,7 +4,7 @@
  * an agent that trains and from one that does not; peers that are accepted print and read back to
  * the same. */
 #include "agent/control.h"
-#include "agent/flock.h"
+#include "agent/drivers/driver.h"
 #include "agent/jsontext.h"
 #include "agent/statedir.h"
 
@@ -48,9 +48,9 @@ static const struct gossip *core(void)
 }
 
 /* A flock of which everything is known, and full lists; made once. */
-static const struct flock_view *flock(void)
+static const struct agent_view *flock(void)
 {
-	static struct flock_view v;
+	static struct agent_view v;
 	static struct ledger ledger;
 	static struct exchange_result recent[FLOCK_RECENT];
 	static _Alignas(max_align_t) char memory[1 << 20];
@@ -78,21 +78,21 @@ static const struct flock_view *flock(void)
 		        .distance = 1};
 		memset(recent[i].words, "\"\x1b\xff\xc2"[i % 4], EXCHANGE_WORDS_MAX);
 	}
-	v = (struct flock_view){.run = "r",
+	v = (struct agent_view){.run = "r",
 	        .model = "m",
 	        .device = "d",
 	        .out = "o",
-	        .ledger = &ledger,
-	        .partners = partners,
-	        .recent = recent,
-	        .n_recent = 500,
-	        .has_loss = true,
-	        .has_eval = true,
-	        .has_local = true,
-	        .has_merged = true,
-	        .phase = FLOCK_JOINING,
-	        .saved_step = 1,
-	        .has_distance = true,
+	        .core.ledger = &ledger,
+	        .core.partners = partners,
+	        .core.recent = recent,
+	        .core.n_recent = 500,
+	        .core.has_loss = true,
+	        .core.has_eval = true,
+	        .core.has_local = true,
+	        .core.has_merged = true,
+	        .core.phase = FLOCK_JOINING,
+	        .core.saved_step = 1,
+	        .core.has_distance = true,
 	        .sketches = 1};
 	return &v;
 }

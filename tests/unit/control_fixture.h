@@ -5,7 +5,7 @@
 #define DUNLIN_TESTS_UNIT_CONTROL_FIXTURE_H
 
 #include "agent/control.h"
-#include "agent/flock.h"
+#include "agent/drivers/driver.h"
 #include "agent/jsontext.h"
 #include "tests/unit/replies.h"
 
@@ -19,7 +19,7 @@ struct fixture {
 	struct partners *partners;
 	struct ledger ledger;
 	struct exchange_result recent[FLOCK_RECENT];
-	struct flock_view flock;
+	struct agent_view flock;
 	struct control_view view;
 	struct control_config config;
 	int acts[3], refuse; /* how often each was asked for; refuse: with this code */
@@ -55,14 +55,15 @@ static inline void begin(struct fixture *f)
 	assert_int_equal(gossip_init(&f->g, f->memory, gossip_size(&c), &c, NULL), 0);
 	partners_init(f->partners, &p);
 	ledger_init(&f->ledger);
-	f->flock = (struct flock_view){.run = "fashion",
+	f->flock = (struct agent_view){.run = "fashion",
 	        .model = "cnn",
 	        .device = "cpu",
 	        .out = "runs/a",
-	        .ledger = &f->ledger,
-	        .partners = f->partners,
-	        .gate = {.budget_left = -1, .cap_left = -1},
-	        .recent = f->recent};
+	        .core = {.phase = FLOCK_LOOKING,
+	                .ledger = &f->ledger,
+	                .partners = f->partners,
+	                .recent = f->recent},
+	        .gate = {.budget_left = -1, .cap_left = -1}};
 	f->view = (struct control_view){.name = "heron",
 	        .version = "1.2",
 	        .gossip = f->g,

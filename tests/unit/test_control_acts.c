@@ -69,10 +69,10 @@ static void test_exchanges(void **state)
 	(void)state;
 	begin(&f);
 	check_numbers(&f, "{\"cmd\":\"exchanges\"}", 0, 0);
-	f.flock.n_recent = 70;
+	f.flock.core.n_recent = 70;
 	check_numbers(&f, "{\"cmd\":\"exchanges\"}", CONTROL_ENTRIES, 70);
 	check_numbers(&f, "{\"cmd\":\"exchanges\",\"max\":512}", 70, 70);
-	f.flock.n_recent = FLOCK_RECENT + 3;
+	f.flock.core.n_recent = FLOCK_RECENT + 3;
 	check_numbers(&f, "{\"cmd\":\"exchanges\",\"max\":512}", FLOCK_RECENT, FLOCK_RECENT + 3);
 	f.recent[2] = (struct exchange_result){.peer = id_of(2),
 	        .ours = true,
@@ -129,7 +129,7 @@ static void test_acts(void **state)
 	struct fixture f;
 	(void)state;
 	begin(&f);
-	f.flock.step = 71;
+	f.flock.core.step = 71;
 	cJSON *o = ask(&f, "{\"cmd\":\"pause\",\"tag\":\"p\"}");
 	assert_true(cJSON_IsTrue(at(o, "ok")));
 	EXPECT(o, "step", 71);
@@ -143,8 +143,8 @@ static void test_acts(void **state)
 	NULLS(o, "last");
 	EXPECT(o, "count", 0);
 	cJSON_Delete(o);
-	f.flock.saved_step = 64;
-	f.flock.saves = 3;
+	f.flock.core.saved_step = 64;
+	f.flock.core.saves = 3;
 	o = ask(&f, "{\"cmd\":\"checkpoint\"}");
 	EXPECT(o, "last", 64);
 	EXPECT(o, "count", 3);

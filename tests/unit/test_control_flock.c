@@ -3,50 +3,48 @@
 #include "net/convert.h"
 #include "tests/unit/control_fixture.h"
 
-static const struct learner_eval some_eval = {.r = {.loss = 0.3, .correct = 900, .count = 1000},
-        .step = 70,
-        .clock = 7000,
-        .whole = true};
+static const struct flock_eval some_eval = {
+        .loss = 0.3, .correct = 900, .count = 1000, .step = 70, .clock = 7000, .whole = true};
 
-static void fill_training(struct flock_view *v)
+static void fill_training(struct agent_view *v)
 {
-	v->phase = FLOCK_JOINING;
+	v->core.phase = FLOCK_JOINING;
 	v->parameters = 101770;
 	v->exchange_bytes = 203540;
-	v->step = 71;
-	v->samples = 4544;
-	v->clock = 1ull << 40;
-	v->total = 1ull << 41;
+	v->core.step = 71;
+	v->core.samples = 4544;
+	v->core.clock = 1ull << 40;
+	v->core.total = 1ull << 41;
 	v->epoch = 0.5;
-	v->has_loss = true;
-	v->loss = 0.25;
-	v->lr = 0.05;
+	v->core.has_loss = true;
+	v->core.loss = 0.25;
+	v->core.lr = 0.05;
 	v->samples_per_s = 1234.5;
-	v->has_eval = v->has_local = v->has_merged = true;
-	v->eval = v->local = v->merged = some_eval;
+	v->core.has_eval = v->core.has_local = v->core.has_merged = true;
+	v->core.eval = v->core.local = v->core.merged = some_eval;
 	v->has_validation = true;
 	v->validation =
 	        (struct learner_eval){.validation = {.loss = 0.75, .correct = 30, .count = 40},
 	                .best_step = 60,
 	                .best_loss = 0.5,
 	                .step = 70};
-	v->local.whole = false;
-	v->merged.r.correct = 950;
-	v->merge_rounds = 6;
-	v->donor = id_of(3);
-	v->join_words = 10;
-	v->join_total = 20;
-	v->joined = v->resumed = true;
-	v->saved_step = 64;
+	v->core.local.whole = false;
+	v->core.merged.correct = 950;
+	v->core.merge_rounds = 6;
+	v->core.donor = id_of(3);
+	v->core.join_count = 10;
+	v->core.join_total = 20;
+	v->core.joined = v->resumed = true;
+	v->core.saved_step = 64;
 	v->saved_ago_ms = 1500;
-	v->saves = 2;
+	v->core.saves = 2;
 	v->steps_dropped = 5;
 	snprintf(v->health, sizeof v->health, "well: \"training\" with 3 peers");
 }
 
 static void fill_rest(struct fixture *f)
 {
-	struct flock_view *v = &f->flock;
+	struct agent_view *v = &f->flock;
 	struct gate_decision d = {
 	        .exchange = true, .reason = REASON_SIGNIFICANT, .has_change = true};
 	v->gate = (struct gate_view){.mode = GATE_BUDGET,
@@ -69,28 +67,28 @@ static void fill_rest(struct fixture *f)
 	uint64_t entry = ledger_decision(&f->ledger, 70, NOW_MS - 2500, &d, 1000);
 	ledger_tried(&f->ledger, entry, &peer);
 	ledger_outcome(&f->ledger, entry, OUTCOME_EXCHANGED, 1000);
-	v->has_distance = true;
-	v->distance = 1.5;
-	v->distance_rms = 1.25;
-	v->radius = 4;
+	v->core.has_distance = true;
+	v->core.distance = 1.5;
+	v->core.distance_rms = 1.25;
+	v->core.radius = 4;
 	v->sketches = 3;
 	v->consensus = 0.75;
-	v->exchange_state = EXCHANGE_MOVING;
-	v->exchange_peer = id_of(5);
-	v->counts = (struct flock_counts){.begun = 11,
+	v->core.exchange_state = EXCHANGE_MOVING;
+	v->core.exchange_peer = id_of(5);
+	v->core.counts = (struct flock_counts){.begun = 11,
 	        .taken = 12,
 	        .busy_given = 13,
 	        .clipped = 14,
 	        .bytes_sent = 15,
 	        .bytes_received = 16,
-	        .gifts = 17,
-	        .gift_bytes = 18,
+	        .donations = 17,
+	        .donated_bytes = 18,
 	        .adoptions = 19};
 	for (int i = 0; i < OUTCOMES; i++)
-		v->counts.by_outcome[i] = (uint64_t)i + 20;
-	v->candidates = 3;
-	v->unlike = 1;
-	v->quarantined = 1;
+		v->core.counts.by_outcome[i] = (uint64_t)i + 20;
+	v->core.candidates = 3;
+	v->core.unlike = 1;
+	v->core.quarantined = 1;
 	peer = id_of(6);
 	partners_quarantine(f->partners, &peer, "its \"parameters\"", NOW_MS);
 }
@@ -267,16 +265,16 @@ static void test_not_finite(void **state)
 		begin(&f);
 		fill_training(&f.flock);
 		fill_rest(&f);
-		struct flock_view *v = &f.flock;
-		v->epoch = v->loss = v->lr = v->samples_per_s = bad[i];
+		struct agent_view *v = &f.flock;
+		v->epoch = v->core.loss = v->core.lr = v->samples_per_s = bad[i];
 		v->gate.change = v->gate.delta = v->gate.average = bad[i];
 		v->gate.budget_left = v->gate.cap_left = bad[i];
-		v->distance = v->distance_rms = v->radius = v->consensus = bad[i];
-		v->eval.r.count = 0;
+		v->core.distance = v->core.distance_rms = v->core.radius = v->consensus = bad[i];
+		v->core.eval.count = 0;
 		f.ledger.entry[1].change = f.ledger.entry[1].delta = bad[i];
 		f.recent[0].distance = bad[i];
 		f.recent[0].factor = (float)bad[i];
-		v->n_recent = 1;
+		v->core.n_recent = 1;
 		cJSON *o = ask(&f, "{\"cmd\":\"status\"}");
 		NULLS(at(o, "training"), "epoch", "loss", "lr", "samples_per_s");
 		NULLS(at(at(o, "training"), "accuracy"), "value");
@@ -304,16 +302,16 @@ static void test_every_word(void **state)
 	(void)state;
 	begin(&f);
 	fill_rest(&f);
-	f.flock.n_recent = 1;
+	f.flock.core.n_recent = 1;
 	assert_int_equal(words_of("phase"), FLOCK_PHASES);
 	assert_int_equal(words_of("reason"), REASONS);
 	assert_int_equal(words_of("outcome"), OUTCOMES);
 	assert_int_equal(words_of("why"), EXCHANGE_WHYS - 1);
 	assert_int_equal(words_of("exchange_state"), EXCHANGE_STATES);
 	for (uint8_t i = 0; i < EXCHANGE_WHYS; i++) {
-		f.flock.phase = i < FLOCK_PHASES ? i : FLOCK_LOOKING;
+		f.flock.core.phase = i < FLOCK_PHASES ? i : FLOCK_LOOKING;
 		f.flock.gate.mode = i < GATE_MODES ? i : 0;
-		f.flock.exchange_state = i < EXCHANGE_STATES ? i : 0;
+		f.flock.core.exchange_state = i < EXCHANGE_STATES ? i : 0;
 		f.ledger.entry[1].reason = i < REASONS ? i : 0;
 		f.ledger.entry[1].outcome = f.recent[0].outcome = i < OUTCOMES ? i : 0;
 		f.recent[0].why = i;
@@ -341,7 +339,7 @@ static void test_many_partners(void **state)
 		partners_quarantine(f.partners, &id, "x", 1000 + i * 7 % 300);
 	}
 	f.view.now_ms = 2000;
-	f.flock.quarantined = 300;
+	f.flock.core.quarantined = 300;
 	cJSON *o = ask(&f, "{\"cmd\":\"status\"}");
 	const cJSON *p = at(o, "partners"), *d;
 	assert_int_equal(cJSON_GetArraySize(at(p, "quarantined")), 64);

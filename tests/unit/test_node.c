@@ -2,7 +2,7 @@
 /* Real nodes on loopback sockets, several on one loop: they find each other, notice a leave, refuse
  * strangers and other versions, and give everything back. */
 #include "agent/base/log.h"
-#include "agent/node.h"
+#include "agent/drivers/driver.h"
 #include "tests/unit/support.h"
 
 #include <arpa/inet.h>
@@ -15,8 +15,8 @@ struct test_flock {
 	char *dir;
 	struct secrets secrets;
 	struct identity identity[NODES_MAX];
-	struct node *node[NODES_MAX];
-	struct node_config config[NODES_MAX];
+	struct driver *node[NODES_MAX];
+	struct driver_config config[NODES_MAX];
 	char seed[64];
 	const char *seeds[1];
 	int left;
@@ -40,7 +40,7 @@ static void open_secrets(struct test_flock *f, struct secrets *s, const char *na
 	assert_int_equal(secrets_load(s, paths, 1, &e), 0);
 }
 
-static void flock_init(struct test_flock *f, void **state)
+static void group_init(struct test_flock *f, void **state)
 {
 	memset(f, 0, sizeof *f);
 	f->dir = *state;
@@ -52,11 +52,11 @@ static void start(struct test_flock *f, int i, const struct secrets *s, uint16_t
 {
 	char path[300];
 	struct err e = {0};
-	struct node_config *c = &f->config[i];
+	struct driver_config *c = &f->config[i];
 	snprintf(path, sizeof path, "%s/node%d-%u", f->dir, i, (unsigned)getpid());
 	if (f->identity[i].generation == 0 && identity_open(&f->identity[i], path, &e) != 0)
 		fail_msg("%s", e.msg);
-	*c = (struct node_config){.loop = &f->loop,
+	*c = (struct driver_config){.loop = &f->loop,
 	        .identity = &f->identity[i],
 	        .secrets = s ? s : &f->secrets,
 	        .generation = f->identity[i].generation,
@@ -71,14 +71,14 @@ static void start(struct test_flock *f, int i, const struct secrets *s, uint16_t
 	struct sockaddr_in *in = (void *)&c->listen;
 	in->sin_family = AF_INET;
 	in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	if (node_new(&f->node[i], c, &e) != 0)
+	if (driver_new(&f->node[i], c, &e) != 0)
 		fail_msg("%s", e.msg);
 	if (i == 0) {
-		struct peer_addr a = node_address(f->node[0]);
+		struct peer_addr a = driver_address(f->node[0]);
 		peer_addr_text(&a, f->seed);
 		f->seeds[0] = f->seed;
 	}
-	node_start(f->node[i]);
+	driver_start(f->node[i]);
 }
 
 static void on_expired(uv_timer_t *t)
@@ -103,7 +103,7 @@ static bool await(struct test_flock *f, bool (*so)(struct test_flock *))
 
 static uint32_t alive(const struct test_flock *f, int i)
 {
-	return gossip_count_state(node_gossip(f->node[i]), MEMBER_ALIVE);
+	return gossip_count_state(driver_gossip(f->node[i]), MEMBER_ALIVE);
 }
 
 static void flock_close(struct test_flock *f)
@@ -112,13 +112,15 @@ static void flock_close(struct test_flock *f)
 	for (int i = 0; i < NODES_MAX; i++) {
 		if (!f->node[i])
 			continue;
-		node_leave(f->node[i]);
+		driver_leave(f->node[i]);
 		n++;
 	}
 	while (f->left < n && uv_run(&f->loop, UV_RUN_ONCE))
 		;
 	uv_run(&f->loop, UV_RUN_DEFAULT);
 	assert_int_equal(f->left, n);
+	for (int i = 0; i < NODES_MAX; i++)
+		driver_free(f->node[i]);
 	for (int i = 0; i < NODES_MAX; i++)
 		if (f->identity[i].generation)
 			identity_close(&f->identity[i]);
@@ -137,7 +139,7 @@ static bool all_five(struct test_flock *f)
 static bool four_know_it_left(struct test_flock *f)
 {
 	for (int i = 0; i < 4; i++)
-		if (gossip_count_state(node_gossip(f->node[i]), MEMBER_LEFT) != 1)
+		if (gossip_count_state(driver_gossip(f->node[i]), MEMBER_LEFT) != 1)
 			return false;
 	return f->left == 1;
 }
@@ -145,51 +147,53 @@ static bool four_know_it_left(struct test_flock *f)
 static void five_find_each_other_and_one_leaves(void **state)
 {
 	struct test_flock f;
-	flock_init(&f, state);
+	group_init(&f, state);
 	for (int i = 0; i < 5; i++)
 		start(&f, i, NULL, 1);
 	assert_true(await(&f, all_five));
-	node_leave(f.node[4]);
+	struct driver *gone = f.node[4];
+	driver_leave(gone);
 	f.node[4] = NULL;
 	assert_true(await(&f, four_know_it_left));
+	driver_free(gone);
 	f.left = 0;
 	flock_close(&f);
 }
 
 static bool second_was_refused(struct test_flock *f)
 {
-	return node_counters(f->node[0]).handshakes_failed > 0;
+	return driver_counters(f->node[0]).handshakes_failed > 0;
 }
 
 static void a_wrong_key_gets_nothing(void **state)
 {
 	struct test_flock f;
 	struct secrets other;
-	flock_init(&f, state);
+	group_init(&f, state);
 	open_secrets(&f, &other, "other.key");
 	start(&f, 0, NULL, 1);
 	start(&f, 1, &other, 1);
 	assert_true(await(&f, second_was_refused));
-	assert_int_equal(gossip_count(node_gossip(f.node[0])), 0);
-	assert_int_equal(gossip_count(node_gossip(f.node[1])), 0);
+	assert_int_equal(gossip_count(driver_gossip(f.node[0])), 0);
+	assert_int_equal(gossip_count(driver_gossip(f.node[1])), 0);
 	flock_close(&f);
 	secrets_close(&other);
 }
 
 static bool dialled_and_gone(struct test_flock *f)
 {
-	return node_counters(f->node[0]).streams_accepted > 0 &&
-	       node_counters(f->node[0]).connections == 0;
+	return driver_counters(f->node[0]).streams_accepted > 0 &&
+	       driver_counters(f->node[0]).connections == 0;
 }
 
 static void another_version_is_refused(void **state)
 {
 	struct test_flock f;
-	flock_init(&f, state);
+	group_init(&f, state);
 	start(&f, 0, NULL, 1);
 	start(&f, 1, NULL, 2);
 	assert_true(await(&f, dialled_and_gone));
-	assert_int_equal(gossip_count(node_gossip(f.node[0])), 0);
+	assert_int_equal(gossip_count(driver_gossip(f.node[0])), 0);
 	flock_close(&f);
 }
 
