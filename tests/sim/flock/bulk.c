@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+/* Bulk connections, and the transfers over them.
+ *
+ * A connection has two ends, one in each agent's table, found by the number of the exchange. A
+ * transfer runs when both ends have started theirs; it may break at any number, and ends for both.
+ */
+#include "tests/sim/flock/flock_sim.h"
+
+#include <string.h>
+
+static struct fsim_conn *find(struct fsim_agent *a, uint64_t exchange)
+{
+	for (int i = 0; i < FSIM_CONNS; i++)
+		if (a->conn[i].exchange == exchange && exchange != 0)
+			return &a->conn[i];
+	return NULL;
+}
+
+static uint32_t number(const struct fsim_agent *a, const struct fsim_conn *c)
+{
+	return (uint32_t)(c - a->conn);
+}
+
+static void came(struct fsim *w, int i, int with, uint64_t exchange, uint8_t how, uint64_t after_ms)
+{
+	uint32_t item = world_item(w, i, FLOCK_EVENT_BULK);
+	struct flock_event *e = &world_get(w, item)->e;
+	e->peer = w->agent[with].id;
+	e->exchange = exchange;
+	e->bulk = how;
+	world_later(w, item, after_ms);
+}
+
+static bool make(struct fsim *w, int i, int with, uint64_t exchange)
+{
+	struct fsim_agent *a = &w->agent[i];
+	struct fsim_conn *c = find(a, exchange);
+	for (int k = 0; !c && k < FSIM_CONNS; k++)
+		if (a->conn[k].exchange == 0)
+			c = &a->conn[k];
+	if (!c || c->exchange)
+		return false;
+	memset(c, 0, sizeof *c);
+	c->exchange = exchange;
+	c->with = with;
+	c->there = true;
+	c->op = ++a->ops;
+	return true;
+}
+
+void bulk_open(struct fsim *w, int from, const struct flock_action *a)
+{
+	int to = world_find(w, &a->peer);
+	if (to < 0)
+		return;
+	if (!w->agent[to].dialable) {
+		came(w, from, to, a->exchange, BULK_CANNOT_DIAL, 0);
+		return;
+	}
+	bool works = world_link(w, from, to)->up && w->agent[to].alive &&
+	             world_reaches(w, from, to) && !world_chance(w, w->bulk_break_chance);
+	if (works && make(w, from, to, a->exchange)) {
+		if (make(w, to, from, a->exchange)) {
+			came(w, to, from, a->exchange, BULK_CAME, world_between(w, 1, 20));
+			came(w, from, to, a->exchange, BULK_CAME, world_between(w, 1, 20));
+			return;
+		}
+		find(&w->agent[from], a->exchange)->exchange = 0;
+	}
+	came(w, from, to, a->exchange, BULK_FAILED, works ? 1 : world_between(w, 1, 3000));
+}
+
+/* An end is gone: the other sees it. */
+static void other_breaks(struct fsim *w, const struct fsim_conn *c)
+{
+	struct fsim_agent *b = &w->agent[c->with];
+	struct fsim_conn *d = find(b, c->exchange);
+	if (d && d->ended)
+		d->exchange = 0;
+	if (!d || !b->alive || !d->started || d->ended)
+		return;
+	d->op = ++b->ops;
+	d->how.kind = FLOCK_DO_CLOSE; /* broken */
+	world_push(
+	        w, world_between(w, 1, 50), FSIM_END, (uint32_t)c->with + 64 * number(b, d), d->op);
+}
+
+static void forget(struct fsim *w, struct fsim_conn *c)
+{
+	struct fsim_conn was = *c;
+	c->exchange = 0;
+	other_breaks(w, &was);
+}
+
+void bulk_close(struct fsim *w, int i, uint64_t exchange)
+{
+	struct fsim_conn *c = find(&w->agent[i], exchange);
+	if (c && !c->started)
+		forget(w, c);
+}
+
+void bulk_dead(struct fsim *w, int i)
+{
+	for (int k = 0; k < FSIM_CONNS; k++)
+		if (w->agent[i].conn[k].exchange)
+			forget(w, &w->agent[i].conn[k]);
+}
+
+static void run(struct fsim *w, int i, struct fsim_conn *c)
+{
+	struct fsim_agent *a = &w->agent[i], *b = &w->agent[c->with];
+	struct fsim_conn *d = find(b, c->exchange);
+	uint64_t deadline = c->how.transfer.deadline_ms;
+	if (!b->alive || !d || d->ended) { /* the other end is gone */
+		c->how.kind = FLOCK_DO_CLOSE;
+		world_push(w, world_between(w, 1, 50), FSIM_END, (uint32_t)i + 64 * number(a, c),
+		        c->op);
+		return;
+	}
+	if (!d->started) { /* it may never start */
+		world_push(w, deadline, FSIM_END, (uint32_t)i + 64 * number(a, c), c->op);
+		return;
+	}
+	bool breaks = world_chance(w, w->bulk_break_chance) || !world_reaches(w, i, c->with);
+	struct fsim_conn *end[2] = {c, d};
+	int who[2] = {i, c->with};
+	for (int s = 0; s < 2; s++) {
+		end[s]->op = ++w->agent[who[s]].ops;
+		if (breaks)
+			end[s]->how.kind = FLOCK_DO_CLOSE;
+		else
+			end[s]->how.kind = FLOCK_DO_MEASURE; /* both run */
+		world_push(w, world_between(w, 5, 300), FSIM_END,
+		        (uint32_t)who[s] + 64 * number(&w->agent[who[s]], end[s]), end[s]->op);
+	}
+}
+
+static float quantised(float v, uint8_t format)
+{
+	uint32_t bits;
+	if (format == 0)
+		return v;
+	memcpy(&bits, &v, sizeof bits);
+	bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
+	memcpy(&v, &bits, sizeof v);
+	return v;
+}
+
+void bulk_transfer(struct fsim *w, int i, const struct flock_action *a)
+{
+	struct fsim_agent *g = &w->agent[i];
+	struct fsim_conn *c = find(g, a->exchange);
+	if (a->use == USE_EXCHANGE) {
+		check_owner(w, i, SLOT_STAGING, OWNER_NONE, OWNER_TRANSFER);
+		check_owner(w, i, SLOT_SNAPSHOT, OWNER_NONE, OWNER_TRANSFER);
+	} else if (a->use == USE_FETCH)
+		check_owner(w, i, SLOT_FETCHED, OWNER_NONE, OWNER_TRANSFER);
+	else
+		g->readers++;
+	if (!c || c->started) {
+		fsim_fail(w, "agent %d transfers over a connection that it has not", i);
+		return;
+	}
+	c->started = true;
+	c->how = *a;
+	c->op = ++g->ops;
+	if (a->use == USE_EXCHANGE && a->transfer.sends) {
+		c->n_data = (uint64_t)w->params;
+		for (int p = 0; p < w->params; p++)
+			c->data[p] = quantised(g->snapshot[p], a->transfer.format);
+	} else if (a->use >= USE_DONATE) {
+		c->n_data = FSIM_VECTORS * (uint64_t)w->params - a->transfer.offset;
+		memcpy(c->data, g->donated + a->transfer.offset, c->n_data * sizeof(float));
+	}
+	run(w, i, c);
+}
+
+void bulk_cancel_use(struct fsim *w, int i, const struct flock_action *a)
+{
+	struct fsim_agent *g = &w->agent[i];
+	struct fsim_conn *c = find(g, a->exchange);
+	if (!c || c->ended)
+		return; /* its end is on its way to the core */
+	if (!c->started) {
+		fsim_fail(w, "agent %d cancels a transfer that is not there", i);
+		return;
+	}
+	c->op = ++g->ops;
+	c->how.kind = FLOCK_DO_CANCEL;
+	world_push(w, 1, FSIM_END, (uint32_t)i + 64 * number(g, c), c->op);
+}
+
+/* ---- the end of one */
+
+static void receive_exchange(struct fsim *w, int i, const struct fsim_conn *c, const float *data)
+{
+	struct fsim_agent *g = &w->agent[i];
+	for (int p = 0; p < w->params; p++)
+		g->staging[p] = data[p] - quantised(g->snapshot[p], c->how.transfer.format);
+}
+
+void bulk_ends(struct fsim *w, int i, int conn, uint32_t op)
+{
+	struct fsim_agent *g = &w->agent[i];
+	struct fsim_conn *c = &g->conn[conn], *d;
+	uint8_t use = c->how.use;
+	if (!g->alive || c->exchange == 0 || c->op != op || c->ended)
+		return;
+	int code = c->how.kind == FLOCK_DO_MEASURE  ? 0
+	           : c->how.kind == FLOCK_DO_CLOSE  ? ERR_IO
+	           : c->how.kind == FLOCK_DO_CANCEL ? ERR_CANCELLED
+	                                            : ERR_TIMEOUT;
+	uint32_t item = world_item(w, i, FLOCK_EVENT_TRANSFERRED);
+	struct flock_event *e = &world_get(w, item)->e;
+	e->exchange = c->exchange;
+	e->code = code;
+	e->transferred.use = use;
+	d = find(&w->agent[c->with], c->exchange);
+	uint64_t n = d && d->started && c->how.transfer.receives ? d->n_data : 0;
+	if (use == USE_EXCHANGE) {
+		check_owner(w, i, SLOT_STAGING, OWNER_TRANSFER, OWNER_NONE);
+		check_owner(w, i, SLOT_SNAPSHOT, OWNER_TRANSFER, OWNER_NONE);
+		if (code == 0 && n == (uint64_t)w->params)
+			receive_exchange(w, i, c, d->data);
+		else if (code == 0 && c->how.transfer.receives)
+			e->code = code = ERR_IO;
+	} else if (use == USE_FETCH) {
+		check_owner(w, i, SLOT_FETCHED, OWNER_TRANSFER, OWNER_NONE);
+		if (code != 0 && n > 0) /* broken at any number */
+			n = rng_below(&w->rng, n + 1);
+		if (n + c->how.transfer.offset > FSIM_VECTORS * (uint64_t)w->params)
+			n = 0;
+		if (n > 0)
+			memcpy(g->fetched + c->how.transfer.offset, d->data, n * sizeof(float));
+	} else
+		g->readers--;
+	e->transferred.received = n;
+	e->transferred.bytes_sent = 4 * c->n_data;
+	e->transferred.bytes_received = 4 * n;
+	c->ended = true;
+	/* The other end still wants what we sent, if it goes well. */
+	if (code != 0)
+		forget(w, c);
+	else if (d && d->ended)
+		c->exchange = d->exchange = 0;
+	world_later(w, item, 0);
+}

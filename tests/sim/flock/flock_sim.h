@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/* Whole agents in one process, on a clock of its own.
+ *
+ * Each agent is the product's own core (gossip/flock). Played here are the network (datagrams,
+ * streams, bulk connections), the disk, the user, and a learner: a noisy quadratic of a few
+ * parameters, so that means, distances and convergence can be computed exactly. One seed decides
+ * everything, so the same seed gives the same run.
+ *
+ *     world.c    time and the network: what becomes of a message, who can reach whom
+ *     bulk.c     bulk connections and the transfers over them
+ *     toy.c      the learner
+ *     process.c  an agent: what a core's actions set off; life, death and disk
+ *     check.c    the truth about each exchange, and the invariants
+ *     script.c   the script of a seed: what goes wrong, and when
+ *     run.c      one seed from start to verdict */
+#ifndef DUNLIN_TESTS_SIM_FLOCK_FLOCK_SIM_H
+#define DUNLIN_TESTS_SIM_FLOCK_FLOCK_SIM_H
+
+#include "agent/base/rng.h"
+#include "gossip/flock/flock.h"
+#include "tests/sim/queue.h"
+
+#define FSIM_AGENTS 24
+#define FSIM_PARAMS 64 /* at most */
+#define FSIM_GROUPS 2
+#define FSIM_VECTORS 2
+#define FSIM_QUEUE 8  /* of the learner */
+#define FSIM_CONNS 16 /* bulk connections of one agent, at one time */
+#define FSIM_FAULTS 12
+#define FSIM_BATCH 32
+
+/* What the world holds for later: an event of a core, with all that it borrows. */
+struct fsim_item {
+	uint32_t next; /* of the free ones, + 1 */
+	int to;
+	uint32_t life;   /* of the receiver's process */
+	int stream_from; /* −1: not on a stream */
+	uint32_t epoch;  /* of the stream */
+	struct flock_event e;
+	struct exchange_message exchange;
+	struct gossip_message gossip;
+	struct sketch sketch;
+	struct flock_trained step;
+};
+
+/* Streams between two agents, i < j. */
+struct fsim_link {
+	bool up, dialling;
+	uint32_t epoch;
+	uint64_t last_ms[2]; /* arrival of the last message, by the receiver's side */
+	uint32_t waiting[2]; /* messages that wait for the dial, by sender: first of a list, + 1 */
+	int n_waiting;
+};
+
+struct fsim_checkpoint {
+	bool there;
+	float state[FSIM_VECTORS * FSIM_PARAMS];
+	uint64_t step, samples, others, optim_steps;
+};
+
+struct fsim_disk {
+	struct fsim_checkpoint now, older;
+	uint64_t generation, progress; /* progress: own samples in the run */
+	bool full;
+};
+
+struct fsim_toy {
+	float x[FSIM_PARAMS], m[FSIM_PARAMS];
+	bool training, done, failed, stopped;
+	uint64_t step, samples, others, optim_steps;
+	double moved;
+	uint64_t answered_ms; /* when the last answer is heard */
+	uint32_t step_ms;
+	uint32_t turn; /* of entries in the queue: older ones are void */
+	struct flock_action request[FSIM_QUEUE];
+	int n;
+};
+
+/* Who holds a buffer. */
+enum fsim_owner { OWNER_NONE, OWNER_LEARNER, OWNER_TRANSFER, OWNER_WORKER };
+
+struct fsim_conn {
+	uint64_t exchange;
+	int with;
+	bool there, started, ended;             /* there: the core was told */
+	uint32_t op;                            /* of entries in the queue: older ones are void */
+	struct flock_action how;                /* of started */
+	float data[FSIM_VECTORS * FSIM_PARAMS]; /* what this side sends */
+	uint64_t n_data;
+};
+
+struct fsim_agent {
+	struct peer_id id;
+	struct peer_addr addr;
+	bool dialable;
+	bool alive, frozen, leaving, refuses;
+	bool wants_back; /* the user starts it again */
+	int exit_code;
+	bool left;
+	uint32_t life;
+	int group; /* of the partition */
+	uint64_t frozen_until;
+	struct flock *core; /* in memory */
+	uint8_t *memory;    /* owned */
+	size_t memory_bytes;
+	uint64_t wake_ms;
+	uint32_t timer;
+	struct fsim_toy toy;
+	struct fsim_disk disk;
+	float snapshot[FSIM_PARAMS], staging[FSIM_PARAMS];
+	float donated[FSIM_VECTORS * FSIM_PARAMS], fetched[FSIM_VECTORS * FSIM_PARAMS];
+	enum fsim_owner owner[4]; /* by enum flock_slot */
+	int readers;              /* transfers that read SLOT_DONATED */
+	struct fsim_conn conn[FSIM_CONNS];
+	uint32_t ops;
+	/* check.c */
+	uint64_t clock;
+	uint64_t exchange_since_ms, exchange_number;
+	bool exported;
+	float result[FSIM_PARAMS];
+	uint64_t merging_ms, exported_ms;
+	uint32_t exported_fault; /* how many faults had begun or ended by then */
+	uint64_t adoptions;
+};
+
+struct fsim_truth {
+	uint64_t exchange;
+	int who[2];
+	uint32_t life[2];
+	bool applied[2], reported[2];
+	uint8_t outcome[2];
+	float k[2][FSIM_GROUPS];
+	float d[2][FSIM_PARAMS];
+};
+
+enum fsim_fault_kind {
+	FSIM_PARTITION,
+	FSIM_CRASH, /* and back, from its disk */
+	FSIM_CRASH_FOR_GOOD,
+	FSIM_CRASH_ACTION, /* between two actions of a step */
+	FSIM_LOST_DISK,
+	FSIM_STALE_DISK,
+	FSIM_FREEZE,
+	FSIM_SLOW,
+	FSIM_FULL_DISK,
+	FSIM_FULL_QUEUES,
+	FSIM_BROKEN_BULK,
+	FSIM_LOSS,
+	FSIM_USER_PAUSE,
+	FSIM_USER_LEAVE,
+	FSIM_USER_RETURN,
+	FSIM_LATE_JOIN,
+	FSIM_FAULT_KINDS
+};
+
+struct fsim_fault {
+	uint8_t kind;
+	int who;
+	uint64_t from_ms, to_ms; /* equal where there is nothing to end */
+};
+
+struct fsim_setup {
+	uint64_t seed;
+	int n;    /* 0: drawn */
+	int only; /* of all faults this one; −1: as drawn */
+	bool verbose;
+};
+
+struct fsim {
+	struct fsim_setup setup;
+	struct rng rng, noise;
+	uint64_t now_ms, end_ms;
+	struct sim_queue queue;
+	int n, params;
+	size_t group_end[FSIM_GROUPS];
+	uint64_t total;
+	float optimum[FSIM_PARAMS], initial[FSIM_PARAMS];
+	struct fsim_agent agent[FSIM_AGENTS];
+	struct fsim_link link[FSIM_AGENTS][FSIM_AGENTS]; /* [low][high] */
+	struct fsim_item **item;                         /* owned; numbered from 1 */
+	uint32_t n_items, free_item;
+	struct flock_actions actions;
+	struct fsim_truth *truth; /* owned */
+	uint32_t n_truths, room_truths;
+	struct fsim_fault fault[FSIM_FAULTS];
+	int n_faults;
+	uint32_t faults_changed; /* begun or ended */
+	uint64_t faults_end_ms;
+	/* the weather */
+	double loss, full_chance, bulk_break_chance, crash_action_chance;
+	int crash_action_agent;
+	uint32_t active; /* faults under way, a bit each */
+	uint64_t steps, exchanges, adoptions, one_sided, crashes;
+	uint64_t hash;
+	char failure[300]; /* empty: all is well */
+};
+
+/* What the queue holds. */
+enum fsim_entry_kind {
+	FSIM_DELIVER, /* a: item */
+	FSIM_TIMER,   /* a: agent, b: timer */
+	FSIM_TURN,    /* a: agent, b: turn of its learner */
+	FSIM_DIAL,    /* a: from + 64 × to, b: epoch */
+	FSIM_BREAK,   /* the same: a stream is given up */
+	FSIM_END,     /* a: agent + 64 × connection, b: op: a transfer ends */
+	FSIM_FAULT,   /* a: number, b: 0 begins, 1 ends */
+	FSIM_STARTS,  /* a: agent: its process starts */
+};
+
+/* What has been reached: phase × event × faults under way. */
+struct fsim_reach {
+	uint64_t by[FLOCK_PHASES][FLOCK_EVENT_WISH + 1][FSIM_FAULT_KINDS + 1];
+};
+extern struct fsim_reach fsim_reached;
+
+/* run.c */
+struct fsim_result {
+	bool failed;
+	char failure[400];
+	int n;
+	uint64_t hash, steps, virtual_ms, exchanges, adoptions, one_sided, crashes;
+};
+struct fsim_result fsim_seed(const struct fsim_setup *s);
+void fsim_fail(struct fsim *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void fsim_trace(struct fsim *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+const char *fsim_fault_name(int kind);
+
+/* world.c */
+void world_push(struct fsim *w, uint64_t after_ms, uint32_t kind, uint32_t a, uint32_t b);
+bool world_chance(struct fsim *w, double p);
+uint64_t world_between(struct fsim *w, uint64_t low, uint64_t high); /* both included */
+uint32_t world_item(struct fsim *w, int to, uint8_t kind);
+struct fsim_item *world_get(struct fsim *w, uint32_t item);
+void world_free(struct fsim *w, uint32_t item);
+void world_later(struct fsim *w, uint32_t item, uint64_t after_ms);
+bool world_reaches(const struct fsim *w, int from, int to);
+int world_find(const struct fsim *w, const struct peer_id *id);
+struct fsim_link *world_link(struct fsim *w, int a, int b);
+void world_gossip(struct fsim *w, int from, const struct gossip_send *s);
+bool world_post(
+        struct fsim *w, int from, const struct peer_id *to, const struct exchange_message *m);
+void world_dial(struct fsim *w, int from, int to, uint32_t epoch);
+void world_break(struct fsim *w, int from, int to, uint32_t epoch);
+void world_dead(struct fsim *w, int i);
+
+/* bulk.c */
+void bulk_open(struct fsim *w, int from, const struct flock_action *a);
+void bulk_close(struct fsim *w, int i, uint64_t exchange);
+void bulk_transfer(struct fsim *w, int i, const struct flock_action *a);
+void bulk_cancel_use(struct fsim *w, int i, const struct flock_action *a);
+void bulk_ends(struct fsim *w, int i, int conn, uint32_t op);
+void bulk_dead(struct fsim *w, int i);
+
+/* toy.c */
+void toy_open(struct fsim *w, int i, const struct fsim_checkpoint *from);
+void toy_ask(struct fsim *w, int i, const struct flock_action *a);
+void toy_turn(struct fsim *w, int i, uint32_t turn);
+void toy_wake(struct fsim *w, int i);
+void toy_measure(struct fsim *w, int i, uint8_t slot);
+
+/* process.c */
+void process_start(struct fsim *w, int i);
+void process_kill(struct fsim *w, int i);
+void process_step(struct fsim *w, int i, struct flock_event *e);
+
+/* check.c */
+void check_step(struct fsim *w, int i, const struct flock_event *e);
+void check_action(struct fsim *w, int i, const struct flock_action *a);
+void check_owner(
+        struct fsim *w, int i, enum flock_slot s, enum fsim_owner from, enum fsim_owner to);
+void check_applied(struct fsim *w, int i, const struct flock_action *a);
+void check_result(struct fsim *w, int i, const struct exchange_result *r);
+void check_exported(struct fsim *w, int i);
+void check_end(struct fsim *w);
+
+/* script.c */
+void script_draw(struct fsim *w);
+void script_apply(struct fsim *w, uint32_t fault, bool end);
+
+#endif
