@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/* One seed, from start to verdict. */
+#include "tests/sim/flock/flock_sim.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define QUIET_MS 300000 /* after the last fault, in which everybody must finish */
+
+void fsim_fail(struct fsim *w, const char *fmt, ...)
+{
+	va_list ap;
+	if (w->failure[0])
+		return;
+	int n = snprintf(w->failure, sizeof w->failure, "at %.3f s: ", (double)w->now_ms / 1000);
+	va_start(ap, fmt);
+	vsnprintf(w->failure + n, sizeof w->failure - (size_t)n, fmt, ap);
+	va_end(ap);
+	fsim_trace(w, "FAILED %s", w->failure);
+}
+
+void fsim_trace(struct fsim *w, const char *fmt, ...)
+{
+	va_list ap;
+	if (!w->setup.verbose)
+		return;
+	printf("%10.3f  ", (double)w->now_ms / 1000);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	printf("\n");
+}
+
+static void open_agents(struct fsim *w)
+{
+	for (int i = 0; i < w->n; i++) {
+		struct fsim_agent *a = &w->agent[i];
+		a->id.bytes[0] = (uint8_t)rng_u64(&w->rng);
+		a->id.bytes[31] = (uint8_t)(i + 1);
+		a->addr = (struct peer_addr){.family = 4, .ip = {127, 0, 0, 1}};
+		a->addr.port = (uint16_t)(1000 + i);
+		a->dialable = i == 0 || !world_chance(w, 0.15);
+		a->toy.step_ms = (uint32_t)world_between(w, 40, 160);
+		world_push(w, i == 0 ? 0 : world_between(w, 0, 2000), FSIM_STARTS, (uint32_t)i, 0);
+	}
+}
+
+static void open_world(struct fsim *w, const struct fsim_setup *s)
+{
+	memset(w, 0, sizeof *w);
+	w->setup = *s;
+	rng_seed(&w->rng, s->seed, 11);
+	rng_seed(&w->noise, s->seed, 12);
+	w->n = (int)world_between(w, 2, world_chance(w, 0.1) ? FSIM_AGENTS : 6);
+	if (s->n > 0)
+		w->n = s->n;
+	w->params = (int)world_between(w, 8, FSIM_PARAMS);
+	w->group_end[0] = (size_t)w->params / 3;
+	w->group_end[1] = (size_t)w->params;
+	for (int p = 0; p < w->params; p++) {
+		w->optimum[p] = (float)rng_normal(&w->rng);
+		/* Half of its length away: what is trained moves a model, but not to another place
+		 * altogether, by which a joiner would take its donor for a liar. */
+		w->initial[p] = w->optimum[p] + (float)(0.5 * rng_normal(&w->rng));
+	}
+	w->crash_action_agent = -1;
+	/* About half a minute of training for all together. */
+	w->total = FSIM_BATCH * (uint64_t)w->n * world_between(w, 150, 500);
+	w->faults_end_ms = world_between(w, 10000, 45000);
+	open_agents(w);
+	script_draw(w);
+}
+
+static void close_world(struct fsim *w)
+{
+	for (int i = 0; i < w->n; i++)
+		free(w->agent[i].memory);
+	for (uint32_t i = 0; i < w->n_items; i++)
+		free(w->item[i]);
+	free(w->item);
+	free(w->truth);
+	queue_close(&w->queue);
+}
+
+static void deliver(struct fsim *w, uint32_t item)
+{
+	struct fsim_item *x = world_get(w, item);
+	struct fsim_agent *a = &w->agent[x->to];
+	bool late = x->stream_from >= 0 && world_link(w, x->stream_from, x->to)->epoch != x->epoch;
+	if (a->alive && a->life == x->life && !late)
+		process_step(w, x->to, &x->e);
+	world_free(w, item);
+}
+
+/* A process that stands still hears of it all later. */
+static bool frozen(struct fsim *w, const struct sim_entry *e)
+{
+	int who = e->kind == FSIM_DELIVER                         ? world_get(w, e->a)->to
+	          : e->kind == FSIM_TIMER || e->kind == FSIM_TURN ? (int)e->a
+	                                                          : -1;
+	if (who < 0 || w->agent[who].frozen_until <= w->now_ms)
+		return false;
+	world_push(w, w->agent[who].frozen_until - w->now_ms, e->kind, e->a, e->b);
+	return true;
+}
+
+static void handle(struct fsim *w, const struct sim_entry *e)
+{
+	struct fsim_agent *a = &w->agent[e->kind == FSIM_TIMER ? e->a : 0];
+	switch (e->kind) {
+	case FSIM_DELIVER:
+		deliver(w, e->a);
+		break;
+	case FSIM_TIMER:
+		if (a->alive && a->timer == e->b)
+			process_step(
+			        w, (int)e->a, &(struct flock_event){.kind = FLOCK_EVENT_TIMER});
+		break;
+	case FSIM_TURN:
+		toy_turn(w, (int)e->a, e->b);
+		break;
+	case FSIM_DIAL:
+		world_dial(w, (int)(e->a % 64), (int)(e->a / 64), e->b);
+		break;
+	case FSIM_BREAK:
+		world_break(w, (int)(e->a % 64), (int)(e->a / 64), e->b);
+		break;
+	case FSIM_END:
+		bulk_ends(w, (int)(e->a % 64), (int)(e->a / 64), e->b);
+		break;
+	case FSIM_FAULT:
+		script_apply(w, e->a, e->b);
+		break;
+	case FSIM_STARTS:
+		process_start(w, (int)e->a);
+		break;
+	}
+}
+
+static bool anybody(const struct fsim *w)
+{
+	for (int i = 0; i < w->n; i++)
+		if (w->agent[i].alive)
+			return true;
+	return false;
+}
+
+struct fsim_result fsim_seed(const struct fsim_setup *s)
+{
+	static struct fsim world; /* large */
+	struct fsim *w = &world;
+	struct sim_entry e;
+	struct fsim_result r = {0};
+	open_world(w, s);
+	uint64_t until = w->faults_end_ms + QUIET_MS;
+	while (!w->failure[0] && queue_pop(&w->queue, &e) && e.at_ms <= until) {
+		w->now_ms = e.at_ms;
+		if (!frozen(w, &e))
+			handle(w, &e);
+		if (w->now_ms > w->faults_end_ms && !anybody(w))
+			break;
+	}
+	if (!w->failure[0])
+		check_end(w);
+	r.failed = w->failure[0] != '\0';
+	snprintf(r.failure, sizeof r.failure, "seed %llu, %d agents: %s",
+	        (unsigned long long)s->seed, w->n, w->failure);
+	r.n = w->n;
+	r.hash = w->hash;
+	r.steps = w->steps;
+	r.virtual_ms = w->now_ms;
+	r.exchanges = w->exchanges;
+	r.adoptions = w->adoptions;
+	r.one_sided = w->one_sided;
+	r.crashes = w->crashes;
+	close_world(w);
+	return r;
+}

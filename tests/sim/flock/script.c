@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/* What goes wrong in a seed, and when. */
+#include "tests/sim/flock/flock_sim.h"
+
+static const char *const names[FSIM_FAULT_KINDS] = {[FSIM_PARTITION] = "partition",
+        [FSIM_CRASH] = "crash",
+        [FSIM_CRASH_FOR_GOOD] = "crash-for-good",
+        [FSIM_CRASH_ACTION] = "crash-action",
+        [FSIM_LOST_DISK] = "lost-disk",
+        [FSIM_STALE_DISK] = "stale-disk",
+        [FSIM_FREEZE] = "freeze",
+        [FSIM_SLOW] = "slow",
+        [FSIM_FULL_DISK] = "full-disk",
+        [FSIM_FULL_QUEUES] = "full-queues",
+        [FSIM_BROKEN_BULK] = "broken-bulk",
+        [FSIM_LOSS] = "loss",
+        [FSIM_USER_PAUSE] = "user-pause",
+        [FSIM_USER_LEAVE] = "user-leave",
+        [FSIM_USER_RETURN] = "user-return",
+        [FSIM_LATE_JOIN] = "late-join"};
+
+const char *fsim_fault_name(int kind)
+{
+	return kind < FSIM_FAULT_KINDS ? names[kind] : "none";
+}
+
+void script_draw(struct fsim *w)
+{
+	uint64_t length = w->faults_end_ms;
+	w->n_faults = (int)world_between(w, 0, FSIM_FAULTS - 1);
+	if (w->setup.only >= 0)
+		w->n_faults = 3;
+	for (int i = 0; i < w->n_faults; i++) {
+		struct fsim_fault *f = &w->fault[i];
+		f->kind = (uint8_t)rng_below(&w->rng, FSIM_FAULT_KINDS);
+		if (w->setup.only >= 0)
+			f->kind = (uint8_t)w->setup.only;
+		f->who = (int)rng_below(&w->rng, (uint64_t)w->n);
+		f->from_ms = world_between(w, 100, length - 100);
+		f->to_ms = world_between(w, f->from_ms + 10, length);
+		if (f->kind == FSIM_LATE_JOIN && (f->who == 0 || w->n < 3))
+			f->kind = FSIM_LOSS;
+		if (f->kind == FSIM_CRASH_FOR_GOOD && w->n < 3)
+			f->kind = FSIM_CRASH;
+		queue_push(&w->queue,
+		        (struct sim_entry){
+		                .at_ms = f->from_ms, .kind = FSIM_FAULT, .a = (uint32_t)i});
+		queue_push(&w->queue,
+		        (struct sim_entry){
+		                .at_ms = f->to_ms, .kind = FSIM_FAULT, .a = (uint32_t)i, .b = 1});
+	}
+}
+
+static void wish(struct fsim *w, int i, enum flock_wish what)
+{
+	if (!w->agent[i].alive)
+		return;
+	uint32_t item = world_item(w, i, FLOCK_EVENT_WISH);
+	world_get(w, item)->e.wish = (uint8_t)what;
+	world_later(w, item, 0);
+}
+
+static void start_soon(struct fsim *w, int i)
+{
+	if (!w->agent[i].alive && !w->agent[i].exported)
+		world_push(w, 1, FSIM_STARTS, (uint32_t)i, 0);
+}
+
+static void begin(struct fsim *w, const struct fsim_fault *f)
+{
+	struct fsim_agent *a = &w->agent[f->who];
+	switch (f->kind) {
+	case FSIM_PARTITION:
+		for (int i = 0; i < w->n; i++)
+			w->agent[i].group = world_chance(w, 0.4);
+		break;
+	case FSIM_CRASH_ACTION:
+		w->crash_action_agent = f->who;
+		w->crash_action_chance = 0.02;
+		break;
+	case FSIM_FREEZE:
+		a->frozen_until = f->to_ms;
+		break;
+	case FSIM_SLOW:
+		a->toy.step_ms *= 8;
+		break;
+	case FSIM_FULL_DISK:
+		a->disk.full = true;
+		break;
+	case FSIM_FULL_QUEUES:
+		w->full_chance = 0.2;
+		break;
+	case FSIM_BROKEN_BULK:
+		w->bulk_break_chance = 0.3;
+		break;
+	case FSIM_LOSS:
+		w->loss = 0.3;
+		break;
+	case FSIM_USER_PAUSE:
+		wish(w, f->who, WISH_PAUSE);
+		break;
+	case FSIM_USER_LEAVE:
+	case FSIM_USER_RETURN:
+		wish(w, f->who, WISH_LEAVE);
+		break;
+	default:
+		process_kill(w, f->who);
+		break;
+	}
+}
+
+static void end(struct fsim *w, const struct fsim_fault *f)
+{
+	struct fsim_agent *a = &w->agent[f->who];
+	switch (f->kind) {
+	case FSIM_PARTITION:
+		for (int i = 0; i < w->n; i++)
+			w->agent[i].group = 0;
+		break;
+	case FSIM_CRASH_ACTION:
+		w->crash_action_chance = 0;
+		start_soon(w, f->who);
+		break;
+	case FSIM_SLOW:
+		a->toy.step_ms /= 8;
+		break;
+	case FSIM_FULL_DISK:
+		a->disk.full = false;
+		break;
+	case FSIM_FULL_QUEUES:
+		w->full_chance = 0;
+		break;
+	case FSIM_BROKEN_BULK:
+		w->bulk_break_chance = 0;
+		break;
+	case FSIM_LOSS:
+		w->loss = 0;
+		break;
+	case FSIM_USER_PAUSE:
+		wish(w, f->who, WISH_RESUME);
+		break;
+	case FSIM_LOST_DISK:
+		a->disk.now.there = a->disk.older.there = false;
+		start_soon(w, f->who);
+		break;
+	case FSIM_STALE_DISK:
+		if (a->disk.older.there)
+			a->disk.now = a->disk.older;
+		start_soon(w, f->who);
+		break;
+	case FSIM_CRASH:
+	case FSIM_USER_RETURN:
+	case FSIM_LATE_JOIN:
+		start_soon(w, f->who);
+		break;
+	default:
+		break;
+	}
+}
+
+void script_apply(struct fsim *w, uint32_t fault, bool ends)
+{
+	const struct fsim_fault *f = &w->fault[fault];
+	fsim_trace(w, "-- %s %s of %d", fsim_fault_name(f->kind), ends ? "ends" : "begins", f->who);
+	w->faults_changed++;
+	if (ends) {
+		w->active &= ~(1u << f->kind);
+		end(w, f);
+	} else {
+		w->active |= 1u << f->kind;
+		begin(w, f);
+	}
+}

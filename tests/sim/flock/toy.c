@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/* The learner: a noisy quadratic, ½‖x − x*‖², by SGD with momentum. As the product's, it does what
+ * it is asked for between two steps, in order, answers later, and stops by itself at the end of the
+ * run. */
+#include "tests/sim/flock/flock_sim.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LR 0.03f
+#define MOMENTUM 0.9f
+#define NOISE 0.3
+
+void toy_open(struct fsim *w, int i, const struct fsim_checkpoint *from)
+{
+	struct fsim_toy *t = &w->agent[i].toy;
+	uint32_t turn = t->turn, step_ms = t->step_ms;
+	memset(t, 0, sizeof *t);
+	t->turn = turn + 1;
+	t->step_ms = step_ms;
+	memcpy(t->x, w->initial, sizeof t->x);
+	if (!from->there)
+		return;
+	memcpy(t->x, from->state, (size_t)w->params * sizeof(float));
+	memcpy(t->m, from->state + w->params, (size_t)w->params * sizeof(float));
+	t->step = from->step;
+	t->samples = from->samples;
+	t->others = from->others;
+	t->optim_steps = from->optim_steps;
+}
+
+static void turn_in(struct fsim *w, int i, uint64_t after_ms)
+{
+	world_push(w, after_ms, FSIM_TURN, (uint32_t)i, ++w->agent[i].toy.turn);
+}
+
+void toy_wake(struct fsim *w, int i)
+{
+	turn_in(w, i, 0);
+}
+
+/* In the order in which they are made. */
+static void answer(struct fsim *w, uint32_t item)
+{
+	struct fsim_toy *t = &w->agent[world_get(w, item)->to].toy;
+	uint64_t at = w->now_ms + world_between(w, 0, 2);
+	t->answered_ms = at > t->answered_ms ? at : t->answered_ms;
+	world_later(w, item, t->answered_ms - w->now_ms);
+}
+
+void toy_ask(struct fsim *w, int i, const struct flock_action *a)
+{
+	struct fsim_toy *t = &w->agent[i].toy;
+	bool never = a->kind == FLOCK_DO_APPLY || a->kind == FLOCK_DO_STOP; /* has its own place */
+	if (!never && (t->n >= FSIM_QUEUE - 2 || world_chance(w, w->full_chance / 4))) {
+		uint32_t item = world_item(w, i, FLOCK_EVENT_REFUSED);
+		world_get(w, item)->e.refused = a->kind;
+		world_later(w, item, 0);
+		return;
+	}
+	if (a->kind == FLOCK_DO_SNAPSHOT)
+		check_owner(w, i, SLOT_SNAPSHOT, OWNER_NONE, OWNER_LEARNER);
+	if (a->kind == FLOCK_DO_APPLY)
+		check_owner(w, i, SLOT_STAGING, OWNER_NONE, OWNER_LEARNER);
+	if (a->kind == FLOCK_DO_TAKE_STATE) {
+		check_owner(w, i, SLOT_DONATED, OWNER_NONE, OWNER_LEARNER);
+		if (w->agent[i].readers > 0)
+			fsim_fail(w, "agent %d writes a state that joiners still read", i);
+	}
+	if (a->kind == FLOCK_DO_ADOPT)
+		check_owner(w, i, SLOT_FETCHED, OWNER_NONE, OWNER_LEARNER);
+	t->request[t->n++] = *a;
+	if (!t->training || t->done)
+		turn_in(w, i, 1);
+}
+
+/* ---- requests */
+
+static void sketch_of(const struct fsim *w, const float *x, struct sketch *s)
+{
+	memset(s, 0, sizeof *s);
+	sketch_add(s, x, 0, (size_t)w->params);
+}
+
+static void save(struct fsim *w, int i, struct flock_event *e)
+{
+	struct fsim_agent *g = &w->agent[i];
+	const struct fsim_toy *t = &g->toy;
+	struct fsim_checkpoint *c = &g->disk.now;
+	e->saved_step = t->step;
+	if (g->disk.full) {
+		e->code = ERR_IO;
+		return;
+	}
+	if (c->there)
+		g->disk.older = *c;
+	c->there = true;
+	memcpy(c->state, t->x, (size_t)w->params * sizeof(float));
+	memcpy(c->state + w->params, t->m, (size_t)w->params * sizeof(float));
+	c->step = t->step;
+	c->samples = t->samples;
+	c->others = t->others;
+	c->optim_steps = t->optim_steps;
+}
+
+static void apply(struct fsim *w, int i, const struct flock_action *a)
+{
+	struct fsim_agent *g = &w->agent[i];
+	check_applied(w, i, a);
+	for (int p = 0, group = 0; p < w->params; p++) {
+		group += (size_t)p >= w->group_end[group];
+		g->toy.x[p] += a->apply.k[group] * g->staging[p];
+	}
+	check_owner(w, i, SLOT_STAGING, OWNER_LEARNER, OWNER_NONE);
+}
+
+static void adopt(struct fsim *w, int i, const struct flock_action *a)
+{
+	struct fsim_agent *g = &w->agent[i];
+	memcpy(g->toy.x, g->fetched, (size_t)w->params * sizeof(float));
+	memcpy(g->toy.m, g->fetched + w->params, (size_t)w->params * sizeof(float));
+	g->toy.optim_steps = a->adopt.optim_steps;
+	g->toy.moved = 0;
+	g->adoptions++;
+	w->adoptions++;
+	check_owner(w, i, SLOT_FETCHED, OWNER_LEARNER, OWNER_NONE);
+}
+
+static void take_state(struct fsim *w, int i, struct flock_state *s)
+{
+	struct fsim_agent *g = &w->agent[i];
+	const struct fsim_toy *t = &g->toy;
+	memcpy(g->donated, t->x, (size_t)w->params * sizeof(float));
+	memcpy(g->donated + w->params, t->m, (size_t)w->params * sizeof(float));
+	*s = (struct flock_state){.step = t->step,
+	        .samples = t->samples,
+	        .clock = t->samples + t->others,
+	        .optim_steps = t->optim_steps,
+	        .optimizer = 0,
+	        .vectors = FSIM_VECTORS};
+	check_owner(w, i, SLOT_DONATED, OWNER_LEARNER, OWNER_NONE);
+}
+
+static void serve(struct fsim *w, int i, const struct flock_action *a)
+{
+	struct fsim_agent *g = &w->agent[i];
+	struct fsim_toy *t = &g->toy;
+	static const uint8_t kinds[] = {[FLOCK_DO_SNAPSHOT] = FLOCK_EVENT_SNAPSHOT,
+	        [FLOCK_DO_APPLY] = FLOCK_EVENT_APPLIED,
+	        [FLOCK_DO_TAKE_STATE] = FLOCK_EVENT_STATE,
+	        [FLOCK_DO_ADOPT] = FLOCK_EVENT_ADOPTED,
+	        [FLOCK_DO_EVALUATE] = FLOCK_EVENT_EVALUATED,
+	        [FLOCK_DO_SAVE] = FLOCK_EVENT_SAVED,
+	        [FLOCK_DO_EXPORT] = FLOCK_EVENT_EXPORTED,
+	        [FLOCK_DO_STOP] = FLOCK_EVENT_STOPPED};
+	uint32_t item = world_item(w, i, kinds[a->kind]);
+	struct fsim_item *x = world_get(w, item);
+	switch (a->kind) {
+	case FLOCK_DO_SNAPSHOT:
+		memcpy(g->snapshot, t->x, sizeof g->snapshot);
+		sketch_of(w, t->x, &x->sketch);
+		x->e.snapshot.step = t->step;
+		x->e.snapshot.sketch = a->snapshot.sketch ? &x->sketch : NULL;
+		check_owner(w, i, SLOT_SNAPSHOT, OWNER_LEARNER, OWNER_NONE);
+		break;
+	case FLOCK_DO_APPLY:
+		apply(w, i, a);
+		break;
+	case FLOCK_DO_TAKE_STATE:
+		take_state(w, i, &x->e.state);
+		break;
+	case FLOCK_DO_ADOPT:
+		adopt(w, i, a);
+		break;
+	case FLOCK_DO_EVALUATE:
+		x->e.eval = (struct flock_eval){
+		        .correct = 1, .count = 1, .step = t->step, .whole = true, .asked = true};
+		break;
+	case FLOCK_DO_SAVE:
+		save(w, i, &x->e);
+		break;
+	case FLOCK_DO_EXPORT:
+		x->e.code = g->disk.full ? ERR_IO : 0;
+		if (x->e.code == 0)
+			check_exported(w, i);
+		break;
+	default:
+		t->stopped = true;
+		break;
+	}
+	answer(w, item);
+}
+
+/* ---- steps */
+
+static void train(struct fsim *w, int i)
+{
+	struct fsim_agent *g = &w->agent[i];
+	struct fsim_toy *t = &g->toy;
+	double norm2 = 0, step2 = 0, loss = 0;
+	for (int p = 0; p < w->params; p++) {
+		float off = t->x[p] - w->optimum[p];
+		float grad = off + (float)(NOISE * rng_normal(&w->noise));
+		t->m[p] = MOMENTUM * t->m[p] + grad;
+		t->x[p] -= LR * t->m[p];
+		norm2 += (double)grad * grad;
+		step2 += (double)(LR * t->m[p]) * (LR * t->m[p]);
+		loss += 0.5 * (double)off * off;
+	}
+	t->step++;
+	t->optim_steps++;
+	t->samples += FSIM_BATCH;
+	t->moved += sqrt(step2);
+	uint32_t item = world_item(w, i, FLOCK_EVENT_STEPS);
+	struct fsim_item *x = world_get(w, item);
+	x->step = (struct flock_trained){.step = t->step,
+	        .samples = t->samples,
+	        .loss = loss,
+	        .lr = (double)LR,
+	        .grad_norm = sqrt(norm2),
+	        .moved = t->moved};
+	x->e.steps.list = &x->step;
+	x->e.steps.n = 1;
+	answer(w, item);
+}
+
+static void finish(struct fsim *w, int i)
+{
+	struct fsim_toy *t = &w->agent[i].toy;
+	uint32_t item = world_item(w, i, FLOCK_EVENT_DONE);
+	t->done = true;
+	world_get(w, item)->e.done.clock = t->samples + t->others;
+	answer(w, item);
+}
+
+void toy_turn(struct fsim *w, int i, uint32_t turn)
+{
+	struct fsim_toy *t = &w->agent[i].toy;
+	struct flock_action request[FSIM_QUEUE];
+	int n = t->n;
+	if (!w->agent[i].alive || turn != t->turn || t->stopped)
+		return;
+	memcpy(request, t->request, sizeof request);
+	t->n = 0;
+	for (int k = 0; k < n && !t->stopped; k++)
+		serve(w, i, &request[k]);
+	if (t->stopped || !t->training || t->done)
+		return;
+	if (t->samples + t->others >= w->total) {
+		finish(w, i);
+		return;
+	}
+	train(w, i);
+	turn_in(w, i, t->step_ms + rng_below(&w->rng, t->step_ms / 4 + 1));
+}
+
+/* ---- a worker */
+
+void toy_measure(struct fsim *w, int i, uint8_t slot)
+{
+	struct fsim_agent *g = &w->agent[i];
+	uint32_t item = world_item(w, i, FLOCK_EVENT_MEASURED);
+	struct fsim_item *x = world_get(w, item);
+	float y[FSIM_PARAMS];
+	check_owner(w, i, slot, OWNER_NONE, OWNER_WORKER);
+	x->e.measured.slot = slot;
+	x->e.measured.finite = true;
+	for (int p = 0, group = 0; p < w->params; p++) {
+		group += (size_t)p >= w->group_end[group];
+		y[p] = slot == SLOT_FETCHED ? g->fetched[p] : g->snapshot[p] + g->staging[p];
+		x->e.measured.distance2[group] += (double)g->staging[p] * g->staging[p];
+	}
+	sketch_of(w, y, &x->sketch);
+	x->e.measured.sketch = &x->sketch;
+	world_later(w, item, world_between(w, 1, 10));
+}
