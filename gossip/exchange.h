@@ -62,7 +62,7 @@ enum exchange_message_kind {
 	EXCHANGE_ACK,
 	EXCHANGE_ABORT,  /* I have not moved and never will; needs no answer */
 	EXCHANGE_SETTLE, /* what I have done about it */
-	EXCHANGE_FETCH,  /* a joiner's: send me your state; see agent/join.h */
+	EXCHANGE_FETCH,  /* a joiner's: send me your state; see flock/join.c */
 	EXCHANGE_GIFT,   /* the donor's: here it comes */
 	EXCHANGE_KINDS
 };
@@ -241,7 +241,7 @@ struct exchange_config {
 	uint64_t seed;      /* random for each process: numbers must not come again */
 	uint32_t offer_ms;  /* until an offer is given up: 3000 */
 	uint32_t hold_ms;   /* until an unsettled one is put aside: 4000 */
-	uint32_t settle_ms; /* until an unsettled one is given up: 15000; longer than two steps of
+	uint32_t settle_ms; /* until an unsettled one is given up: 30000; longer than two steps of
 	                       the slowest trainer, which applies only between them */
 };
 

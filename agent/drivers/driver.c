@@ -7,6 +7,7 @@
  * short queue until the step that caused it is carried out. */
 #include "agent/drivers/driver_internal.h"
 
+#include <assert.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,8 +107,8 @@ void driver__event(struct driver *d, struct flock_event e)
 	if (d->closing)
 		return;
 	if (d->stepping) { /* what borrows memory never comes from inside an action */
-		if (d->n_queued < DRIVER_QUEUED)
-			d->queued[d->n_queued++] = e;
+		assert(d->n_queued < DRIVER_QUEUED);
+		d->queued[d->n_queued++] = e;
 		return;
 	}
 	d->stepping = true;

@@ -11,6 +11,8 @@
 #define DRIVER_QUEUED 256    /* events that came inside a step */
 #define DRIVER_CONNECTIONS 8 /* bulk connections that came and are not used yet */
 #define DRIVER_USES (USE_DONATE + FLOCK_DONATIONS)
+_Static_assert(DRIVER_QUEUED > GOSSIP_SENDS_MAX + FLOCK_SENDS_MAX + 2 * FLOCK_ACTIONS_MAX,
+        "every send and every action may cause an event");
 
 /* A bulk connection that came. */
 struct driver_connection {
@@ -38,7 +40,7 @@ struct driver {
 	struct flock_actions *actions; /* owned */
 	uv_timer_t timer, lag_timer;
 	uint64_t started_ms;
-	bool stepping, closing, begun;
+	bool stepping, closing;
 	struct flock_event queued[DRIVER_QUEUED];
 	int n_queued;
 	int resolving, handles;

@@ -155,7 +155,7 @@ static void on_up(void *arg, const struct peer_id *id, const struct peer_addr *d
 
 static void on_down(void *arg, const struct peer_id *id)
 {
-	membership(arg, (struct gossip_event){.kind = EVENT_PEER_DOWN, .peer = {*id}});
+	membership(arg, (struct gossip_event){.kind = EVENT_PEER_DOWN, .peer.id = *id});
 }
 
 static void on_exchange(void *arg, const struct peer_id *from, const struct exchange_message *m)

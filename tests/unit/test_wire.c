@@ -201,7 +201,7 @@ static void test_gossip_comes_back(void **state)
 static void longest(struct peer_addrs *a, int news)
 {
 	bool full = news == GOSSIP_UPDATES_MAX;
-	a->n = full ? MEMBER_ADDRS_MAX : (uint8_t)(news % (MEMBER_ADDRS_MAX + 1));
+	a->n = (uint8_t)(full ? MEMBER_ADDRS_MAX : news % (MEMBER_ADDRS_MAX + 1));
 	for (int k = 0; k < MEMBER_ADDRS_MAX; k++)
 		a->at[k].family = full || k % 2 == 0 ? 6 : 4;
 }
