@@ -47,6 +47,12 @@ void flock__joined(struct flock *f, bool from_donor)
 
 /* ---- looking */
 
+void flock__look(struct flock *f)
+{
+	f->seen_ms = 0;
+	f->look_until_ms = f->now_ms + (f->c.alone ? 0 : f->c.join_ms);
+}
+
 static void look(struct flock *f)
 {
 	flock__candidates(f);
@@ -256,7 +262,8 @@ static void on_wish(struct flock *f, uint8_t wish)
 static void on_start(struct flock *f)
 {
 	flock__membership(f, &(struct gossip_event){.kind = EVENT_START});
-	f->look_until_ms = f->now_ms + (f->c.alone ? 0 : f->c.join_ms);
+	flock__look(f);
+	f->clock.followed_ms = f->awake_ms;
 	f->tick_ms = f->now_ms;
 }
 

@@ -290,7 +290,7 @@ struct flock_actions {
 	int n_actions;
 	struct flock_action action[FLOCK_ACTIONS_MAX]; /* in order, after the sends */
 	int n_says;
-	struct flock_say say[FLOCK_SAYS_MAX]; /* of more, the first */
+	struct flock_say say[FLOCK_SAYS_MAX]; /* of more, the last is lost */
 	uint64_t wake_ms;                     /* call TIMER then, or any event before */
 };
 

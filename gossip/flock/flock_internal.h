@@ -45,6 +45,7 @@ struct flock__clock {
 	 * of the exchange under way. */
 	uint64_t others_then, own_then, others_snapshot, own_snapshot;
 	uint64_t followed_ms;    /* when we last looked, also by a suspended machine's clock */
+	uint64_t slept_ms;       /* when that was noticed last */
 	uint64_t apart_until_ms; /* what we hear of until then was trained without us */
 };
 
@@ -228,6 +229,7 @@ struct flock {
 
 /* flock.c */
 void flock__phase(struct flock *f, enum flock_phase p);
+void flock__look(struct flock *f);                    /* for peers, from now on */
 void flock__joined(struct flock *f, bool from_donor); /* train, or merge if the run is over */
 
 /* out.c */
@@ -249,6 +251,7 @@ void flock__claim(struct flock *f, const struct peer_id *id, uint64_t samples);
 uint64_t flock__samples(const struct flock *f); /* own, as peers are told */
 uint64_t flock__clock(const struct flock *f);
 uint64_t flock__missed(const struct flock *f); /* samples of others, while out of touch */
+bool flock__slept(const struct flock *f);      /* lately: what it knows of peers may be old */
 bool flock__stale(const struct flock *f);      /* so many that a donor's state is needed */
 void flock__told_clock(struct flock *f, uint64_t clock); /* by a peer of our run */
 void flock__tell_clock(struct flock *f);                 /* to membership and the learner */

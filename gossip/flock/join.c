@@ -325,7 +325,8 @@ void flock__join_measured(struct flock *f, const struct flock_event *e)
 	/* Of a donor and a single witness nobody knows who lies. */
 	if (!sketch_plausible(&j->result, peers, n < 2 ? 0 : n)) {
 		flock__say_of(f, SAY_JOIN_IMPLAUSIBLE, &j->donor, (uint64_t)n, 0);
-		if (!j->mixed) /* else it may have been the other */
+		/* Else it may have been the other, or the witnesses have moved on as well. */
+		if (!j->mixed && !flock__slept(f))
 			partners_quarantine(f->partners, &j->donor,
 			        "gave a state that is no model of this flock", f->now_ms);
 		j->count = 0;
@@ -347,8 +348,9 @@ void flock__join_adopted(struct flock *f, int code)
 		return;
 	if (code) {
 		flock__say(f, SAY_JOIN_ADOPT_FAILED)->error = code;
-		partners_quarantine(
-		        f->partners, &j->donor, "gave a state that no optimizer has", f->now_ms);
+		if (code != ERR_BUSY) /* our own learner had no room: not the donor's fault */
+			partners_quarantine(f->partners, &j->donor,
+			        "gave a state that no optimizer has", f->now_ms);
 		j->count = 0;
 		next_donor(f);
 		return;

@@ -24,6 +24,7 @@
 #define CANDIDATES_MS 200
 #define CLOCK_NEWS_MS 30000 /* in which samples that somebody trained are known to all */
 #define SLEPT_MS 1000       /* between two ticks */
+#define SLEPT_LONG_MS 5000  /* longer than a busy machine keeps a tick waiting */
 
 uint64_t flock__samples(const struct flock *f)
 {
@@ -56,6 +57,11 @@ uint64_t flock__missed(const struct flock *f)
 {
 	uint64_t now = others(f);
 	return now > f->clock.others_then ? now - f->clock.others_then : 0;
+}
+
+bool flock__slept(const struct flock *f)
+{
+	return f->clock.slept_ms != 0 && f->now_ms - f->clock.slept_ms < CLOCK_NEWS_MS;
 }
 
 bool flock__stale(const struct flock *f)
@@ -99,10 +105,16 @@ static void follow(struct flock *f)
 {
 	struct flock__clock *c = &f->clock;
 	uint64_t now = others(f);
-	bool slept = c->followed_ms != 0 && f->awake_ms - c->followed_ms > SLEPT_MS;
-	bool met = c->others > 0; /* an agent alone from the beginning is cut off from nobody */
+	uint64_t gap_ms = c->followed_ms != 0 ? f->awake_ms - c->followed_ms : 0;
+	bool slept = gap_ms > SLEPT_MS;
+	/* An agent that begins alone is cut off from nobody; one that looked for peers may be. */
+	bool cut_off = f->candidates.n == 0 && (c->others > 0 || !f->c.alone);
 	c->followed_ms = f->awake_ms;
-	if (slept || (met && f->candidates.n == 0))
+	if (slept)
+		c->slept_ms = f->now_ms;
+	if (gap_ms > SLEPT_LONG_MS && f->phase == FLOCK_LOOKING)
+		flock__look(f); /* what it has seen is old */
+	if (slept || cut_off)
 		c->apart_until_ms = f->now_ms + CLOCK_NEWS_MS;
 	if (f->phase == FLOCK_TRAINING && f->now_ms >= c->apart_until_ms && now > c->others) {
 		c->others_then += now - c->others;

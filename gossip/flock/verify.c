@@ -18,7 +18,8 @@
 #include <math.h>
 #include <string.h>
 
-#define LIES 2 /* failures in a row, before one more is held against a peer */
+#define NEAR 1e-4 /* of our length: nobody is drawn to a peer that is so near */
+#define LIES 2    /* failures in a row, before one more is held against a peer */
 
 /* Trained, by its own word. */
 static uint64_t samples_of(const struct flock *f, const struct peer_id *id)
@@ -64,9 +65,11 @@ static int judge(const struct flock *f)
 {
 	struct peer_id from = exchange_peer(f->exchange);
 	const struct partner *p = partners_find(f->partners, &from);
-	bool still = f->x.has_heard &&
+	double distance = f->x.moved.moved.distance;
+	/* In merge rounds the mean of all may be where the peer was when we last met. */
+	bool still = f->x.has_heard && distance > NEAR * sketch_norm(&f->x.heard) &&
 	             meeting_stands_still(meetings_find(&f->meetings, &from), &f->x.heard);
-	if (!still && !flock__lied(f, &from, f->x.moved.moved.distance))
+	if (!still && !flock__lied(f, &from, distance))
 		return 0;
 	/* Its sketch may be older than its parameters, once; or it came back from an older
 	 * checkpoint. A peer that goes on like that is not mistaken. */
