@@ -171,6 +171,7 @@ void bulk_transfer(struct fsim *w, int i, const struct flock_action *a)
 	} else if (a->use >= USE_DONATE) {
 		c->n_data = FSIM_VECTORS * (uint64_t)w->params - a->transfer.offset;
 		memcpy(c->data, g->donated + a->transfer.offset, c->n_data * sizeof(float));
+		c->tag = g->tag;
 	}
 	run(w, i, c);
 }
@@ -232,6 +233,8 @@ void bulk_ends(struct fsim *w, int i, int conn, uint32_t op)
 			n = 0;
 		if (n > 0)
 			memcpy(g->fetched + c->how.transfer.offset, d->data, n * sizeof(float));
+		for (uint64_t k = 0; k < n; k++)
+			g->from[c->how.transfer.offset + k] = d->tag;
 	} else
 		g->readers--;
 	e->transferred.received = n;

@@ -8,6 +8,8 @@
 
 #define EXCHANGE_MAX_MS 120000 /* no exchange takes longer: every wait has a deadline */
 #define AGREE 1e-3
+#define STALE_MOST 0.6 /* of the way of the optimum */
+#define TOGETHER_MS 60000
 
 struct fsim_reach fsim_reached;
 
@@ -108,12 +110,48 @@ void check_owner(struct fsim *w, int i, enum flock_slot s, enum fsim_owner from,
 void check_action(struct fsim *w, int i, const struct flock_action *a)
 {
 	struct fsim_agent *g = &w->agent[i];
-	if (a->kind == FLOCK_DO_LEFT && g->owner[SLOT_STAGING] == OWNER_TRANSFER)
-		fsim_fail(w, "agent %d has left while a transfer holds its memory", i);
+	for (int s = 0; s < 4 && a->kind == FLOCK_DO_LEFT; s++)
+		if (g->owner[s] != OWNER_NONE || g->readers > 0)
+			fsim_fail(w, "agent %d has left while its memory is in use", i);
+	if (a->kind == FLOCK_DO_RELEASE && a->slot == SLOT_FETCHED)
+		memset(g->from, 0, sizeof g->from);
 	if (a->kind == FLOCK_DO_RELEASE && a->slot == SLOT_DONATED && g->readers > 0)
 		fsim_fail(w, "agent %d gives up a state that joiners still read", i);
-	if (a->kind == FLOCK_DO_EVALUATE && g->merging_ms == 0)
-		g->merging_ms = w->now_ms;
+}
+
+/* A state that is adopted is whole: every number has come, and the optimizer's vectors are of one
+ * donor's state. Parameters may be of two that are near each other. */
+void check_adopts(struct fsim *w, int i)
+{
+	const struct fsim_agent *g = &w->agent[i];
+	for (int k = 0; k < FSIM_VECTORS * w->params; k++)
+		if (g->from[k] == 0 || (k >= w->params && g->from[k] != g->from[w->params])) {
+			fsim_fail(w, "agent %d adopts a state in parts", i);
+			return;
+		}
+}
+
+void check_trains(struct fsim *w, int i)
+{
+	enum flock_phase p = (enum flock_phase)w->agent[i].phase;
+	if (p != FLOCK_TRAINING)
+		fsim_fail(w, "agent %d trains while it is %s", i, flock_phase_text(p));
+}
+
+/* Who leaves in peace has written what it should. */
+void check_left(struct fsim *w, int i)
+{
+	const struct fsim_agent *g = &w->agent[i];
+	const struct fsim_checkpoint *c = &g->disk.now;
+	bool unsaved = flock_unsaved(g->core);
+	if (g->exit_code == 0 && !unsaved && g->finished && !g->exported)
+		fsim_fail(w, "agent %d leaves as if it had written a result", i);
+	/* A finished agent still helps others to merge: its result is what it had before. */
+	bool anything = (g->toy.step > 0 || g->adoptions > 0) && !g->finished;
+	if (g->exit_code == 0 && !g->was_full && anything &&
+	        (!c->there || c->step != g->toy.step ||
+	                memcmp(c->state, g->toy.x, (size_t)w->params * sizeof(float)) != 0))
+		fsim_fail(w, "agent %d leaves without a checkpoint of what it has", i);
 }
 
 /* A worker is done when its answer is heard. */
@@ -132,6 +170,22 @@ static void reach(struct fsim *w, enum flock_phase p, uint8_t event)
 		fsim_reached.by[p][event][k] += w->active >> k & 1;
 }
 
+/* Nobody lies. But a peer that has come back with an older state cannot be told from one that never
+ * moves; and when two flocks have just met, a state of one is no model of the other. */
+static void check_quarantines(struct fsim *w, int i, const struct flock_view *v)
+{
+	bool parted = w->occurred & (1u << FSIM_PARTITION | 1u << FSIM_TWO_FLOCKS);
+	for (uint32_t k = 0; v->quarantined > 0 && k < partners_count(v->partners); k++) {
+		const struct partner *p = partners_get(v->partners, k);
+		int who = world_find(w, &p->id);
+		bool back = w->agent[who].life > 1 && strstr(p->reason, "something else");
+		bool met = parted && strstr(p->reason, "no model of this flock");
+		if (p->quarantine_ms > w->now_ms && !back && !met)
+			fsim_fail(w, "agent %d has quarantined %d, which is honest: %s", i, who,
+			        p->reason);
+	}
+}
+
 void check_step(struct fsim *w, int i, const struct flock_event *e)
 {
 	struct fsim_agent *g = &w->agent[i];
@@ -143,6 +197,13 @@ void check_step(struct fsim *w, int i, const struct flock_event *e)
 		fsim_fail(w, "agent %d: the run's clock falls from %llu to %llu", i,
 		        (unsigned long long)g->clock, (unsigned long long)v.clock);
 	g->clock = v.clock;
+	if (v.counts.adoptions > g->adoptions || v.counts.adoptions + 1 < g->adoptions)
+		fsim_fail(w, "agent %d has adopted %llu states, and says %llu", i,
+		        (unsigned long long)g->adoptions, (unsigned long long)v.counts.adoptions);
+	if (v.clock > w->trained)
+		fsim_fail(w, "agent %d: the run's clock says %llu, and %llu samples are trained", i,
+		        (unsigned long long)v.clock, (unsigned long long)w->trained);
+	check_quarantines(w, i, &v);
 	for (size_t k = 0; k < 64; k++)
 		if (g->memory[g->memory_bytes + k] != 0xa5)
 			fsim_fail(w, "agent %d writes behind its memory", i);
@@ -158,16 +219,35 @@ void check_step(struct fsim *w, int i, const struct flock_event *e)
 		        exchange_state_text(v.exchange_state));
 }
 
-void check_exported(struct fsim *w, int i)
+/* Of two flocks the smaller follows: fewer agents, or as many and fewer samples. */
+void check_said(struct fsim *w, int i, const struct flock_say *s)
 {
 	struct fsim_agent *g = &w->agent[i];
-	g->exported = true;
-	g->exported_ms = w->now_ms;
-	g->exported_fault = w->faults_changed;
-	memcpy(g->result, g->toy.x, sizeof g->result);
+	if (s->code == SAY_JOINS || s->code == SAY_STALE || (s->code == SAY_APART && s->flag))
+		g->may_join = true;
+	g->joins = g->joins || s->code == SAY_JOINS;
+	if (s->code == SAY_PHASE) {
+		if (g->joins && s->a != FLOCK_JOINING && s->a != FLOCK_LEAVING)
+			fsim_fail(w, "agent %d does not join, as it has said", i);
+		g->joins = false;
+		g->phase = (uint8_t)s->a;
+		g->finished = g->finished || s->a == FLOCK_FINISHED;
+		if (s->a == FLOCK_JOINING && !g->may_join)
+			fsim_fail(w, "agent %d joins, and has not said why", i);
+		g->may_join = g->may_join && s->a != FLOCK_JOINING;
+	}
+	if (s->code == SAY_PHASE && s->a == FLOCK_MERGING)
+		w->agent[i].merging_ms = w->now_ms;
+	if (s->code == SAY_NO_RESULT)
+		w->no_results++;
+	if (s->code != SAY_APART)
+		return;
+	w->met += s->flag;
+	bool smaller = s->c < s->a || (s->c == s->a && s->d < s->b);
+	bool larger = s->c > s->a || (s->c == s->a && s->d > s->b);
+	if (s->flag ? larger : smaller)
+		fsim_fail(w, "agent %d: the larger of two flocks follows", i);
 }
-
-/* ---- at the end */
 
 static double norm(const struct fsim *w, const float *x, const float *y)
 {
@@ -179,9 +259,69 @@ static double norm(const struct fsim *w, const float *x, const float *y)
 	return sqrt(sum);
 }
 
+/* A result is a model of the run's end, whoever trained it: the optimum moves with the clock. */
+static void check_stale(struct fsim *w, int i)
+{
+	float end[FSIM_PARAMS];
+	for (int p = 0; p < w->params; p++)
+		end[p] = toy_optimum(w, p, w->total);
+	double off = norm(w, w->agent[i].result, end), way = norm(w, w->way, NULL);
+	/* Flocks that meet just before the end have had no time to come together. */
+	if (w->now_ms < w->together_ms + TOGETHER_MS || w->setup.still)
+		return;
+	if (off > STALE_MOST * way)
+		fsim_fail(w, "agent %d exports a model that is %.2f of the run's way off", i,
+		        off / way);
+}
+
+void check_exported(struct fsim *w, int i)
+{
+	struct fsim_agent *g = &w->agent[i];
+	g->exported = true;
+	g->exported_ms = w->now_ms;
+	g->in_time = w->now_ms - g->merging_ms < FSIM_MERGE_MS;
+	g->exported_fault = w->faults_changed;
+	g->knew = 0;
+	for (int k = 0; k < w->n; k++) {
+		struct member_view v;
+		if (gossip_find(flock_membership(g->core), &w->agent[k].id, &v))
+			g->knew |= 1u << k;
+	}
+	memcpy(g->result, g->toy.x, sizeof g->result);
+	check_stale(w, i);
+}
+
+/* ---- at the end */
+
+/* Without training, only adoptions and exchanges that one side alone applied change the sum. */
+static void check_sum(struct fsim *w)
+{
+	double most = 0;
+	for (int p = 0; p < w->params; p++) {
+		double sum = -w->sum[p];
+		for (int i = 0; i < w->n; i++)
+			sum += (double)w->agent[i].toy.x[p];
+		for (uint32_t k = 0; k < w->n_truths; k++) {
+			const struct fsim_truth *t = &w->truth[k];
+			int s = t->applied[1], group = (size_t)p >= w->group_end[0];
+			if (t->applied[0] != t->applied[1])
+				sum -= (double)t->k[s][group] * (double)t->d[s][p];
+		}
+		most = fabs(sum) > most ? fabs(sum) : most;
+	}
+	if (most > 1e-4 * w->n)
+		fsim_fail(w, "the sum over all agents has changed by %.2g", most);
+}
+
 void check_end(struct fsim *w)
 {
 	check_truths(w);
+	/* All together train the run once, and a little more while the news spreads. */
+	if (w->occurred == 0 && (double)w->trained > 1.5 * (double)w->total)
+		fsim_fail(w, "%.2f times as much is trained as the run is long",
+		        (double)w->trained / (double)w->total);
+	if (w->setup.still)
+		check_sum(w);
 	for (int i = 0; i < w->n; i++) {
 		struct fsim_agent *a = &w->agent[i];
 		if (a->alive) {
@@ -197,8 +337,11 @@ void check_end(struct fsim *w)
 			uint64_t between = a->exported_ms > b->exported_ms
 			                           ? a->exported_ms - b->exported_ms
 			                           : b->exported_ms - a->exported_ms;
-			if (!a->exported || !b->exported || between > 2000 ||
-			        (!a->dialable && !b->dialable) ||
+			/* Those who cannot meet need not agree. */
+			if (!(a->knew >> k & 1) || !(b->knew >> i & 1) ||
+			        (!a->dialable && !b->dialable))
+				continue;
+			if (!a->in_time || !b->in_time || between > 2000 ||
 			        a->exported_fault != b->exported_fault ||
 			        a->exported_ms < w->faults_end_ms + 30000 ||
 			        b->exported_ms < w->faults_end_ms + 30000)

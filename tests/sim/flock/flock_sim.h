@@ -28,6 +28,7 @@
 #define FSIM_CONNS 16 /* bulk connections of one agent, at one time */
 #define FSIM_FAULTS 12
 #define FSIM_BATCH 32
+#define FSIM_MERGE_MS 20000
 
 /* What the world holds for later: an event of a core, with all that it borrows. */
 struct fsim_item {
@@ -46,6 +47,7 @@ struct fsim_item {
 /* Streams between two agents, i < j. */
 struct fsim_link {
 	bool up, dialling;
+	bool stalled; /* something was lost: nothing gets through any more */
 	uint32_t epoch;
 	uint64_t last_ms[2]; /* arrival of the last message, by the receiver's side */
 	uint32_t waiting[2]; /* messages that wait for the dial, by sender: first of a list, + 1 */
@@ -69,9 +71,9 @@ struct fsim_toy {
 	bool training, done, failed, stopped;
 	uint64_t step, samples, others, optim_steps;
 	double moved;
-	uint64_t answered_ms; /* when the last answer is heard */
 	uint32_t step_ms;
-	uint32_t turn; /* of entries in the queue: older ones are void */
+	uint64_t answered_ms; /* answers come in order */
+	uint32_t turn;        /* of entries in the queue: older ones are void */
 	struct flock_action request[FSIM_QUEUE];
 	int n;
 };
@@ -86,7 +88,7 @@ struct fsim_conn {
 	uint32_t op;                            /* of entries in the queue: older ones are void */
 	struct flock_action how;                /* of started */
 	float data[FSIM_VECTORS * FSIM_PARAMS]; /* what this side sends */
-	uint64_t n_data;
+	uint64_t n_data, tag;
 };
 
 struct fsim_agent {
@@ -110,17 +112,26 @@ struct fsim_agent {
 	float snapshot[FSIM_PARAMS], staging[FSIM_PARAMS];
 	float donated[FSIM_VECTORS * FSIM_PARAMS], fetched[FSIM_VECTORS * FSIM_PARAMS];
 	enum fsim_owner owner[4]; /* by enum flock_slot */
-	int readers;              /* transfers that read SLOT_DONATED */
+	uint64_t tag;             /* of the state in DONATED: no two have the same */
+	uint64_t from[FSIM_VECTORS * FSIM_PARAMS]; /* of which state each number in FETCHED is */
+	int readers;                               /* transfers that read SLOT_DONATED */
+	int unsent[FSIM_AGENTS]; /* to that peer, of which the core has not heard yet */
 	struct fsim_conn conn[FSIM_CONNS];
 	uint32_t ops;
 	/* check.c */
 	uint64_t clock;
 	uint64_t exchange_since_ms, exchange_number;
-	bool exported;
+	bool exported, in_time; /* in_time: before merging was broken off */
 	float result[FSIM_PARAMS];
 	uint64_t merging_ms, exported_ms;
+	uint32_t knew;           /* peers it had heard of by then, a bit each */
 	uint32_t exported_fault; /* how many faults had begun or ended by then */
-	uint64_t adoptions;
+	uint8_t phase;
+	bool joins;         /* it has said so, and has to do it */
+	bool may_join;      /* it has said why */
+	bool finished;      /* in this life */
+	bool was_full;      /* its disk, in this life */
+	uint64_t adoptions; /* in this life */
 };
 
 struct fsim_truth {
@@ -135,12 +146,14 @@ struct fsim_truth {
 
 enum fsim_fault_kind {
 	FSIM_PARTITION,
-	FSIM_CRASH, /* and back, from its disk */
+	FSIM_TWO_FLOCKS, /* a partition from near the beginning, in which both sides train */
+	FSIM_CRASH,      /* and back, from its disk */
 	FSIM_CRASH_FOR_GOOD,
 	FSIM_CRASH_ACTION, /* between two actions of a step */
 	FSIM_LOST_DISK,
 	FSIM_STALE_DISK,
 	FSIM_FREEZE,
+	FSIM_SLEEP, /* a freeze across the end of the run */
 	FSIM_SLOW,
 	FSIM_FULL_DISK,
 	FSIM_FULL_QUEUES,
@@ -161,8 +174,9 @@ struct fsim_fault {
 
 struct fsim_setup {
 	uint64_t seed;
-	int n;    /* 0: drawn */
-	int only; /* of all faults this one; −1: as drawn */
+	int n;      /* 0: drawn */
+	int only;   /* of all faults this one; −1: as drawn */
+	bool still; /* agents begin apart and do not move by training; nobody dies */
 	bool verbose;
 };
 
@@ -174,7 +188,10 @@ struct fsim {
 	int n, params;
 	size_t group_end[FSIM_GROUPS];
 	uint64_t total;
-	float optimum[FSIM_PARAMS], initial[FSIM_PARAMS];
+	float optimum[FSIM_PARAMS];   /* at the beginning of the run */
+	float way[FSIM_PARAMS];       /* how far the optimum moves until its end */
+	float elsewhere[FSIM_PARAMS]; /* how far it is from there for the other side */
+	float initial[FSIM_PARAMS];
 	struct fsim_agent agent[FSIM_AGENTS];
 	struct fsim_link link[FSIM_AGENTS][FSIM_AGENTS]; /* [low][high] */
 	struct fsim_item **item;                         /* owned; numbered from 1 */
@@ -185,12 +202,17 @@ struct fsim {
 	struct fsim_fault fault[FSIM_FAULTS];
 	int n_faults;
 	uint32_t faults_changed; /* begun or ended */
+	uint64_t together_ms;    /* since when there is no partition */
 	uint64_t faults_end_ms;
 	/* the weather */
 	double loss, full_chance, bulk_break_chance, crash_action_chance;
 	int crash_action_agent;
 	uint32_t active; /* faults under way, a bit each */
-	uint64_t steps, exchanges, adoptions, one_sided, crashes;
+	uint64_t steps, exchanges, adoptions, one_sided, crashes, crashes_between, met, no_results;
+	uint32_t occurred;       /* faults, a bit each */
+	uint64_t trained;        /* samples, by all agents, in truth */
+	uint64_t states;         /* donated, by all */
+	double sum[FSIM_PARAMS]; /* STILL: over all agents, as it should be */
 	uint64_t hash;
 	char failure[300]; /* empty: all is well */
 };
@@ -215,15 +237,22 @@ extern struct fsim_reach fsim_reached;
 
 /* run.c */
 struct fsim_result {
+	uint64_t seed;
 	bool failed;
 	char failure[400];
 	int n;
-	uint64_t hash, steps, virtual_ms, exchanges, adoptions, one_sided, crashes;
+	uint32_t faults; /* that occurred, a bit each */
+	uint64_t hash, steps, virtual_ms, exchanges, one_sided;
+	uint64_t adoptions, met;           /* met: of these, by flocks that were apart */
+	uint64_t crashes, crashes_between; /* between: two actions of one step */
+	uint64_t no_results;               /* agents that left as stale */
 };
 struct fsim_result fsim_seed(const struct fsim_setup *s);
+void fsim_result_add(struct fsim_result *sum, const struct fsim_result *r);
 void fsim_fail(struct fsim *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void fsim_trace(struct fsim *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-const char *fsim_fault_name(int kind);
+const char *fsim_fault_name(int kind);  /* FSIM_FAULT_KINDS: "none" */
+const char *fsim_event_name(int event); /* of enum flock_event_kind */
 
 /* world.c */
 void world_push(struct fsim *w, uint64_t after_ms, uint32_t kind, uint32_t a, uint32_t b);
@@ -237,7 +266,7 @@ bool world_reaches(const struct fsim *w, int from, int to);
 int world_find(const struct fsim *w, const struct peer_id *id);
 struct fsim_link *world_link(struct fsim *w, int a, int b);
 void world_gossip(struct fsim *w, int from, const struct gossip_send *s);
-bool world_post(
+void world_post(
         struct fsim *w, int from, const struct peer_id *to, const struct exchange_message *m);
 void world_dial(struct fsim *w, int from, int to, uint32_t epoch);
 void world_break(struct fsim *w, int from, int to, uint32_t epoch);
@@ -257,6 +286,7 @@ void toy_ask(struct fsim *w, int i, const struct flock_action *a);
 void toy_turn(struct fsim *w, int i, uint32_t turn);
 void toy_wake(struct fsim *w, int i);
 void toy_measure(struct fsim *w, int i, uint8_t slot);
+float toy_optimum(const struct fsim *w, int p, uint64_t clock); /* of parameter p */
 
 /* process.c */
 void process_start(struct fsim *w, int i);
@@ -271,6 +301,10 @@ void check_owner(
 void check_applied(struct fsim *w, int i, const struct flock_action *a);
 void check_result(struct fsim *w, int i, const struct exchange_result *r);
 void check_exported(struct fsim *w, int i);
+void check_adopts(struct fsim *w, int i);
+void check_trains(struct fsim *w, int i);
+void check_left(struct fsim *w, int i);
+void check_said(struct fsim *w, int i, const struct flock_say *s);
 void check_end(struct fsim *w);
 
 /* script.c */

@@ -31,7 +31,7 @@ static struct flock_config config_of(struct fsim *w, int i)
 	        .stale = 0.1,
 	        .fresh = 20 * FSIM_BATCH,
 	        .join_ms = 3000,
-	        .merge_ms = 20000,
+	        .merge_ms = FSIM_MERGE_MS,
 	        .stay_ms = 3000,
 	        .leave_ms = 20000,
 	        .seed = rng_u64(&w->rng),
@@ -89,9 +89,14 @@ void process_start(struct fsim *w, int i)
 	memset(a->owner, 0, sizeof a->owner);
 	memset(a->conn, 0, sizeof a->conn);
 	a->readers = 0;
+	memset(a->unsent, 0, sizeof a->unsent);
 	a->clock = 0;
 	a->exchange_number = 0;
 	a->merging_ms = 0;
+	a->adoptions = 0;
+	a->phase = FLOCK_LOOKING;
+	a->may_join = a->joins = a->finished = false;
+	a->was_full = a->disk.full || w->full_chance > 0;
 	toy_open(w, i, &a->disk.now);
 	struct flock_config c = config_of(w, i);
 	take_memory(a, &c);
@@ -122,6 +127,7 @@ void process_kill(struct fsim *w, int i)
 static void left(struct fsim *w, int i)
 {
 	struct fsim_agent *a = &w->agent[i];
+	check_left(w, i);
 	a->alive = false;
 	a->left = true;
 	a->toy.turn++;
@@ -205,6 +211,7 @@ static void say(struct fsim *w, int i, const struct flock_say *s)
 	        "join other donor", "join implausible", "join taken", "join adopt failed",
 	        "join nobody", "joined", "donated", "donation broken", "refused", "failed",
 	        "unwritten", "unlike", "all unlike"};
+	check_said(w, i, s);
 	if (s->code == SAY_EXCHANGE) {
 		check_result(w, i, s->result);
 		fsim_trace(w, "agent %d: exchange with %d: %s %s, distance %.3g, factor %.3g", i,
@@ -232,6 +239,7 @@ static bool crashes_here(struct fsim *w, int i)
 {
 	if (w->crash_action_agent != i || !world_chance(w, w->crash_action_chance))
 		return false;
+	w->crashes_between++;
 	process_kill(w, i);
 	return true;
 }
@@ -256,8 +264,7 @@ static void carry_out(struct fsim *w, int i)
 	for (int k = 0; k < a->n_sends && g->alive; k++)
 		if (!crashes_here(w, i)) {
 			hash(w, a->send[k].message.kind);
-			if (!world_post(w, i, &a->send[k].to, &a->send[k].message))
-				break;
+			world_post(w, i, &a->send[k].to, &a->send[k].message);
 		}
 	for (int k = 0; k < a->n_actions && g->alive; k++)
 		if (!crashes_here(w, i)) {

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define QUIET_MS 300000 /* after the last fault, in which everybody must finish */
+#define QUIET_MS 120000 /* after the last fault; and what the run would take the slowest alone */
+#define SLOWEST_MS 200  /* a step */
 
 void fsim_fail(struct fsim *w, const char *fmt, ...)
 {
@@ -60,10 +61,11 @@ static void open_world(struct fsim *w, const struct fsim_setup *s)
 	w->group_end[0] = (size_t)w->params / 3;
 	w->group_end[1] = (size_t)w->params;
 	for (int p = 0; p < w->params; p++) {
-		w->optimum[p] = (float)rng_normal(&w->rng);
-		/* Half of its length away: what is trained moves a model, but not to another place
-		 * altogether, by which a joiner would take its donor for a liar. */
-		w->initial[p] = w->optimum[p] + (float)(0.5 * rng_normal(&w->rng));
+		/* Long, as those of a network are: training goes a part of their length. */
+		w->initial[p] = world_chance(w, 0.5) ? 1 : -1;
+		w->optimum[p] = w->initial[p] + (float)(0.1 * rng_normal(&w->rng));
+		w->elsewhere[p] = (float)(0.3 * rng_normal(&w->rng));
+		w->way[p] = (float)(0.5 * rng_normal(&w->rng));
 	}
 	w->crash_action_agent = -1;
 	/* About half a minute of training for all together. */
@@ -89,6 +91,8 @@ static void deliver(struct fsim *w, uint32_t item)
 	struct fsim_item *x = world_get(w, item);
 	struct fsim_agent *a = &w->agent[x->to];
 	bool late = x->stream_from >= 0 && world_link(w, x->stream_from, x->to)->epoch != x->epoch;
+	if (x->e.kind == FLOCK_EVENT_UNSENT && a->life == x->life)
+		a->unsent[world_find(w, &x->e.peer)]--;
 	if (a->alive && a->life == x->life && !late)
 		process_step(w, x->to, &x->e);
 	world_free(w, item);
@@ -154,7 +158,7 @@ struct fsim_result fsim_seed(const struct fsim_setup *s)
 	struct sim_entry e;
 	struct fsim_result r = {0};
 	open_world(w, s);
-	uint64_t until = w->faults_end_ms + QUIET_MS;
+	uint64_t until = w->faults_end_ms + QUIET_MS + w->total / FSIM_BATCH * SLOWEST_MS;
 	while (!w->failure[0] && queue_pop(&w->queue, &e) && e.at_ms <= until) {
 		w->now_ms = e.at_ms;
 		if (!frozen(w, &e))
@@ -167,14 +171,33 @@ struct fsim_result fsim_seed(const struct fsim_setup *s)
 	r.failed = w->failure[0] != '\0';
 	snprintf(r.failure, sizeof r.failure, "seed %llu, %d agents: %s",
 	        (unsigned long long)s->seed, w->n, w->failure);
+	r.seed = s->seed;
 	r.n = w->n;
+	r.faults = w->occurred;
 	r.hash = w->hash;
 	r.steps = w->steps;
 	r.virtual_ms = w->now_ms;
 	r.exchanges = w->exchanges;
 	r.adoptions = w->adoptions;
 	r.one_sided = w->one_sided;
+	r.met = w->met;
 	r.crashes = w->crashes;
+	r.crashes_between = w->crashes_between;
+	r.no_results = w->no_results;
 	close_world(w);
 	return r;
+}
+
+void fsim_result_add(struct fsim_result *sum, const struct fsim_result *r)
+{
+	sum->faults |= r->faults;
+	sum->steps += r->steps;
+	sum->virtual_ms += r->virtual_ms;
+	sum->exchanges += r->exchanges;
+	sum->one_sided += r->one_sided;
+	sum->adoptions += r->adoptions;
+	sum->met += r->met;
+	sum->crashes += r->crashes;
+	sum->crashes_between += r->crashes_between;
+	sum->no_results += r->no_results;
 }

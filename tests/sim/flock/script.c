@@ -3,12 +3,14 @@
 #include "tests/sim/flock/flock_sim.h"
 
 static const char *const names[FSIM_FAULT_KINDS] = {[FSIM_PARTITION] = "partition",
+        [FSIM_TWO_FLOCKS] = "two-flocks",
         [FSIM_CRASH] = "crash",
         [FSIM_CRASH_FOR_GOOD] = "crash-for-good",
         [FSIM_CRASH_ACTION] = "crash-action",
         [FSIM_LOST_DISK] = "lost-disk",
         [FSIM_STALE_DISK] = "stale-disk",
         [FSIM_FREEZE] = "freeze",
+        [FSIM_SLEEP] = "sleep",
         [FSIM_SLOW] = "slow",
         [FSIM_FULL_DISK] = "full-disk",
         [FSIM_FULL_QUEUES] = "full-queues",
@@ -22,6 +24,47 @@ static const char *const names[FSIM_FAULT_KINDS] = {[FSIM_PARTITION] = "partitio
 const char *fsim_fault_name(int kind)
 {
 	return kind < FSIM_FAULT_KINDS ? names[kind] : "none";
+}
+
+const char *fsim_event_name(int event)
+{
+	static const char *const event_names[] = {"start", "timer", "membership", "message",
+	        "unsent", "bulk", "transferred", "steps", "snapshot", "measured", "applied",
+	        "state", "adopted", "evaluated", "saved", "exported", "done", "failed", "refused",
+	        "stopped", "wish"};
+	return event_names[event];
+}
+
+/* How long all together take for the run. */
+static uint64_t run_ms(const struct fsim *w)
+{
+	double per_ms = 0;
+	for (int i = 0; i < w->n; i++)
+		per_ms += FSIM_BATCH / (1.125 * w->agent[i].toy.step_ms);
+	return (uint64_t)((double)w->total / per_ms);
+}
+
+static bool dies(int kind)
+{
+	return (kind >= FSIM_CRASH && kind <= FSIM_STALE_DISK) || kind == FSIM_USER_RETURN ||
+	       kind == FSIM_LATE_JOIN;
+}
+
+/* Some take longer than others. */
+static void stretch(struct fsim *w, struct fsim_fault *f)
+{
+	uint64_t run = run_ms(w);
+	if (f->kind == FSIM_TWO_FLOCKS) {
+		f->from_ms = world_between(w, 1000, 5000);
+		f->to_ms = f->from_ms + world_between(w, run / 4, run);
+	} else if (f->kind == FSIM_SLEEP) {
+		f->from_ms = world_between(w, 300, world_chance(w, 0.4) ? 3000 : 2000 + run / 2);
+		f->to_ms = 2000 + run + world_between(w, 0, run / 2);
+	}
+	if ((f->kind == FSIM_FULL_QUEUES || f->kind == FSIM_FULL_DISK) && world_chance(w, 0.5))
+		f->to_ms = run + world_between(w, 5000, 20000); /* when results are written */
+	if (f->to_ms > w->faults_end_ms)
+		w->faults_end_ms = f->to_ms;
 }
 
 void script_draw(struct fsim *w)
@@ -42,6 +85,9 @@ void script_draw(struct fsim *w)
 			f->kind = FSIM_LOSS;
 		if (f->kind == FSIM_CRASH_FOR_GOOD && w->n < 3)
 			f->kind = FSIM_CRASH;
+		if (w->setup.still && dies(f->kind))
+			f->kind = FSIM_LOSS;
+		stretch(w, f);
 		queue_push(&w->queue,
 		        (struct sim_entry){
 		                .at_ms = f->from_ms, .kind = FSIM_FAULT, .a = (uint32_t)i});
@@ -73,22 +119,31 @@ static void begin(struct fsim *w, const struct fsim_fault *f)
 	case FSIM_PARTITION:
 		for (int i = 0; i < w->n; i++)
 			w->agent[i].group = world_chance(w, 0.4);
+		w->together_ms = UINT64_MAX / 2;
+		break;
+	case FSIM_TWO_FLOCKS:
+		for (int i = 0; i < w->n; i++)
+			w->agent[i].group = i % 2;
+		w->together_ms = UINT64_MAX / 2;
 		break;
 	case FSIM_CRASH_ACTION:
 		w->crash_action_agent = f->who;
 		w->crash_action_chance = 0.02;
 		break;
 	case FSIM_FREEZE:
+	case FSIM_SLEEP:
 		a->frozen_until = f->to_ms;
 		break;
 	case FSIM_SLOW:
 		a->toy.step_ms *= 8;
 		break;
 	case FSIM_FULL_DISK:
-		a->disk.full = true;
+		a->disk.full = a->was_full = true;
 		break;
 	case FSIM_FULL_QUEUES:
 		w->full_chance = 0.2;
+		for (int i = 0; i < w->n; i++)
+			w->agent[i].was_full = true;
 		break;
 	case FSIM_BROKEN_BULK:
 		w->bulk_break_chance = 0.3;
@@ -114,6 +169,8 @@ static void end(struct fsim *w, const struct fsim_fault *f)
 	struct fsim_agent *a = &w->agent[f->who];
 	switch (f->kind) {
 	case FSIM_PARTITION:
+	case FSIM_TWO_FLOCKS:
+		w->together_ms = w->now_ms;
 		for (int i = 0; i < w->n; i++)
 			w->agent[i].group = 0;
 		break;
@@ -168,6 +225,7 @@ void script_apply(struct fsim *w, uint32_t fault, bool ends)
 		end(w, f);
 	} else {
 		w->active |= 1u << f->kind;
+		w->occurred |= 1u << f->kind;
 		begin(w, f);
 	}
 }

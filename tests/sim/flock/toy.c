@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The learner: a noisy quadratic, ½‖x − x*‖², by SGD with momentum. As the product's, it does what
+/* The learner: a noisy quadratic, ½‖x − x*‖², by SGD with momentum. The optimum x* moves with the
+ * run's clock, so that a state tells how old it is, and flocks that trained apart are apart. As the product's, it does what
  * it is asked for between two steps, in order, answers later, and stops by itself at the end of the
  * run. */
 #include "tests/sim/flock/flock_sim.h"
@@ -7,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define LR 0.03f
+#define LR 0.008f
 #define MOMENTUM 0.9f
 #define NOISE 0.3
 
@@ -19,6 +20,10 @@ void toy_open(struct fsim *w, int i, const struct fsim_checkpoint *from)
 	t->turn = turn + 1;
 	t->step_ms = step_ms;
 	memcpy(t->x, w->initial, sizeof t->x);
+	for (int p = 0; p < w->params && w->setup.still; p++) {
+		t->x[p] += (float)(0.02 * rng_normal(&w->rng));
+		w->sum[p] += (double)t->x[p];
+	}
 	if (!from->there)
 		return;
 	memcpy(t->x, from->state, (size_t)w->params * sizeof(float));
@@ -39,12 +44,11 @@ void toy_wake(struct fsim *w, int i)
 	turn_in(w, i, 0);
 }
 
-/* In the order in which they are made. */
-static void answer(struct fsim *w, uint32_t item)
+static void answer(struct fsim *w, uint32_t item, uint64_t after_ms)
 {
 	struct fsim_toy *t = &w->agent[world_get(w, item)->to].toy;
-	uint64_t at = w->now_ms + world_between(w, 0, 2);
-	t->answered_ms = at > t->answered_ms ? at : t->answered_ms;
+	uint64_t at_ms = w->now_ms + after_ms;
+	t->answered_ms = at_ms > t->answered_ms ? at_ms : t->answered_ms;
 	world_later(w, item, t->answered_ms - w->now_ms);
 }
 
@@ -117,6 +121,9 @@ static void apply(struct fsim *w, int i, const struct flock_action *a)
 static void adopt(struct fsim *w, int i, const struct flock_action *a)
 {
 	struct fsim_agent *g = &w->agent[i];
+	check_adopts(w, i);
+	for (int p = 0; p < w->params; p++)
+		w->sum[p] += (double)g->fetched[p] - (double)g->toy.x[p];
 	memcpy(g->toy.x, g->fetched, (size_t)w->params * sizeof(float));
 	memcpy(g->toy.m, g->fetched + w->params, (size_t)w->params * sizeof(float));
 	g->toy.optim_steps = a->adopt.optim_steps;
@@ -138,6 +145,7 @@ static void take_state(struct fsim *w, int i, struct flock_state *s)
 	        .optim_steps = t->optim_steps,
 	        .optimizer = 0,
 	        .vectors = FSIM_VECTORS};
+	g->tag = ++w->states;
 	check_owner(w, i, SLOT_DONATED, OWNER_LEARNER, OWNER_NONE);
 }
 
@@ -188,28 +196,41 @@ static void serve(struct fsim *w, int i, const struct flock_action *a)
 		t->stopped = true;
 		break;
 	}
-	answer(w, item);
+	answer(w, item, world_between(w, 0, 2));
 }
 
 /* ---- steps */
+
+float toy_optimum(const struct fsim *w, int p, uint64_t clock)
+{
+	float share = (float)((double)clock / (double)w->total);
+	return w->optimum[p] + (share < 1 ? share : 1) * w->way[p];
+}
 
 static void train(struct fsim *w, int i)
 {
 	struct fsim_agent *g = &w->agent[i];
 	struct fsim_toy *t = &g->toy;
 	double norm2 = 0, step2 = 0, loss = 0;
+	check_trains(w, i);
+	float lr = w->setup.still ? 0 : LR;
+	float share = 2 * (float)t->samples * (float)w->n / (float)w->total;
+	share = share < 1 ? share : 1;
 	for (int p = 0; p < w->params; p++) {
-		float off = t->x[p] - w->optimum[p];
+		float off = t->x[p] - toy_optimum(w, p, t->samples + t->others);
+		/* The two sides of a partition train on other data. */
+		off -= g->group ? share * w->elsewhere[p] : 0;
 		float grad = off + (float)(NOISE * rng_normal(&w->noise));
 		t->m[p] = MOMENTUM * t->m[p] + grad;
-		t->x[p] -= LR * t->m[p];
+		t->x[p] -= lr * t->m[p];
 		norm2 += (double)grad * grad;
-		step2 += (double)(LR * t->m[p]) * (LR * t->m[p]);
+		step2 += (double)(lr * t->m[p]) * (lr * t->m[p]);
 		loss += 0.5 * (double)off * off;
 	}
 	t->step++;
 	t->optim_steps++;
 	t->samples += FSIM_BATCH;
+	w->trained += FSIM_BATCH;
 	t->moved += sqrt(step2);
 	uint32_t item = world_item(w, i, FLOCK_EVENT_STEPS);
 	struct fsim_item *x = world_get(w, item);
@@ -221,7 +242,7 @@ static void train(struct fsim *w, int i)
 	        .moved = t->moved};
 	x->e.steps.list = &x->step;
 	x->e.steps.n = 1;
-	answer(w, item);
+	answer(w, item, world_between(w, 0, 2));
 }
 
 static void finish(struct fsim *w, int i)
@@ -230,7 +251,7 @@ static void finish(struct fsim *w, int i)
 	uint32_t item = world_item(w, i, FLOCK_EVENT_DONE);
 	t->done = true;
 	world_get(w, item)->e.done.clock = t->samples + t->others;
-	answer(w, item);
+	answer(w, item, 3);
 }
 
 void toy_turn(struct fsim *w, int i, uint32_t turn)

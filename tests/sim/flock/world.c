@@ -118,7 +118,8 @@ static void deliver(struct fsim *w, struct fsim_link *l, uint32_t item)
 	struct fsim_item *x = world_get(w, item);
 	int side = x->to > x->stream_from;
 	uint64_t at = w->now_ms + world_between(w, 1, 20);
-	if (!world_reaches(w, x->stream_from, x->to)) {
+	if (l->stalled || !world_reaches(w, x->stream_from, x->to)) {
+		l->stalled = true;
 		/* Lost with the stream, which is given up soon. */
 		world_push(w, world_between(w, 3000, 8000), FSIM_BREAK,
 		        (uint32_t)(x->stream_from + 64 * x->to), l->epoch);
@@ -174,6 +175,7 @@ void world_dial(struct fsim *w, int from, int to, uint32_t epoch)
 		return;
 	}
 	l->up = true;
+	l->stalled = false;
 	l->epoch++;
 	l->last_ms[0] = l->last_ms[1] = w->now_ms;
 	tell(w, from, to, true, 0);
@@ -190,7 +192,7 @@ void world_dial(struct fsim *w, int from, int to, uint32_t epoch)
 void world_break(struct fsim *w, int from, int to, uint32_t epoch)
 {
 	struct fsim_link *l = world_link(w, from, to);
-	if (l->epoch != epoch || !l->up || world_reaches(w, from, to))
+	if (l->epoch != epoch || !l->up || !l->stalled)
 		return;
 	l->up = false;
 	l->epoch++;
@@ -248,12 +250,14 @@ void world_gossip(struct fsim *w, int from, const struct gossip_send *s)
 		post(w, from, item);
 }
 
-bool world_post(
+void world_post(
         struct fsim *w, int from, const struct peer_id *to, const struct exchange_message *m)
 {
 	int k = world_find(w, to);
 	bool sent = false;
-	if (k >= 0 && !world_chance(w, w->full_chance)) {
+	/* What comes after a message that could not be queued is not sent either, until the core has
+	 * heard of it: a peer would take what is left for malice. */
+	if (k >= 0 && w->agent[from].unsent[k] == 0 && !world_chance(w, w->full_chance)) {
 		uint32_t item = world_item(w, k, FLOCK_EVENT_MESSAGE);
 		struct fsim_item *x = world_get(w, item);
 		x->exchange = *m;
@@ -262,11 +266,12 @@ bool world_post(
 		sent = post(w, from, item);
 	}
 	if (sent)
-		return true;
+		return;
 	uint32_t item = world_item(w, from, FLOCK_EVENT_UNSENT);
 	struct flock_event *e = &world_get(w, item)->e;
 	e->peer = *to;
 	e->exchange = m->exchange;
+	if (k >= 0)
+		w->agent[from].unsent[k]++;
 	world_later(w, item, 0);
-	return false;
 }
