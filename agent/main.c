@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The program: finds the subcommand and runs it. */
-#include "agent/cli.h"
-#include "agent/jsontext.h"
-#include "agent/options.h"
+#include "agent/cli/cli.h"
+#include "agent/config/options.h"
+#include "agent/json/jsontext.h"
 
 #include <fcntl.h>
 #include <signal.h>

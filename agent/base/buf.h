@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A growing byte buffer with a hard cap, and whole files in and out of it. */
-#ifndef DUNLIN_BASE_BUF_H
-#define DUNLIN_BASE_BUF_H
+#ifndef DUNLIN_AGENT_BASE_BUF_H
+#define DUNLIN_AGENT_BASE_BUF_H
 
 #include "agent/base/err.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How many threads this process can keep busy. */
-#ifndef DUNLIN_BASE_CORES_H
-#define DUNLIN_BASE_CORES_H
+#ifndef DUNLIN_AGENT_BASE_CORES_H
+#define DUNLIN_AGENT_BASE_CORES_H
 
 #include <stdbool.h>
 

@@ -2,8 +2,8 @@
 /* Errors. A fallible function returns 0 or a negative code from ERR_CODES; where detail helps it
  * also fills a struct err, passed last. Each layer that passes an error up may prefix it, so that
  * the user reads "load run/best.safetensors: tensor conv1.weight: shape 32x1x3x3, not 32x3x3x3". */
-#ifndef DUNLIN_BASE_ERR_H
-#define DUNLIN_BASE_ERR_H
+#ifndef DUNLIN_AGENT_BASE_ERR_H
+#define DUNLIN_AGENT_BASE_ERR_H
 
 #define ERR_CODES(X)                                \
 	X(ERR_NOMEM, -1, "out of memory")           \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Every bound in one place. What a user, a file or (later) a peer may make us hold is decided here,
  * never by a length read from outside. */
-#ifndef DUNLIN_BASE_LIMITS_H
-#define DUNLIN_BASE_LIMITS_H
+#ifndef DUNLIN_AGENT_BASE_LIMITS_H
+#define DUNLIN_AGENT_BASE_LIMITS_H
 
 #define LIMIT_CONFIG_BYTES (1u << 20) /* a config file */
 #define LIMIT_CONFIG_ERRORS 64        /* problems told by one config check */

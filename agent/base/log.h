@@ -2,8 +2,8 @@
 /* The process's log: lines on stderr, as text for people or as JSON for machines. main sets it up
  * once, before there is a second thread; after that any thread may log. Before that, or without it,
  * text of level info is written. */
-#ifndef DUNLIN_BASE_LOG_H
-#define DUNLIN_BASE_LOG_H
+#ifndef DUNLIN_AGENT_BASE_LOG_H
+#define DUNLIN_AGENT_BASE_LOG_H
 
 #include <stdbool.h>
 

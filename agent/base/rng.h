@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Seeded pseudo-random numbers, the same on every machine. Never for keys. */
-#ifndef DUNLIN_BASE_RNG_H
-#define DUNLIN_BASE_RNG_H
+#ifndef DUNLIN_AGENT_BASE_RNG_H
+#define DUNLIN_AGENT_BASE_RNG_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Threads that no signal interrupts. */
-#ifndef DUNLIN_BASE_THREAD_H
-#define DUNLIN_BASE_THREAD_H
+#ifndef DUNLIN_AGENT_BASE_THREAD_H
+#define DUNLIN_AGENT_BASE_THREAD_H
 
 #include "agent/base/err.h"
 

@@ -14,10 +14,10 @@
 #define DUNLIN_AGENT_DRIVERS_DRIVER_H
 
 #include "agent/base/err.h"
-#include "agent/config.h"
-#include "agent/learner.h"
+#include "agent/config/config.h"
+#include "agent/train/learner.h"
 #include "gossip/flock/flock.h"
-#include "net/transport.h"
+#include "net/transport/transport.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
 #define DUNLIN_AGENT_DRIVERS_DRIVER_INTERNAL_H
 
 #include "agent/drivers/driver.h"
-#include "net/bulk.h"
-#include "net/convert.h"
+#include "net/bulk/bulk.h"
+#include "net/bulk/convert.h"
 
 #define DRIVER_LAG_KEPT 512
 #define DRIVER_QUEUED 256    /* events that came inside a step */

@@ -4,8 +4,8 @@
  * What peers say is verified before the core sees it, and only if the core would care: most news is
  * old, and a signature costs as much as a thousand look-ups. What is ours is signed here. */
 #include "agent/base/log.h"
+#include "agent/config/hostport.h"
 #include "agent/drivers/driver_internal.h"
-#include "agent/hostport.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * agent notices that two flocks were apart for too long to be averaged, and which of the two should
  * follow the other. */
 #include "gossip/flock/flock_internal.h"
-#include "gossip/sides.h"
+#include "gossip/policy/adoption.h"
 
 #define SKETCH_EVERY_MS 2000 /* from exchanges' own snapshots */
 #define SKETCH_AGE_MS 8000   /* from one of its own, when there is none */
@@ -166,7 +166,7 @@ void flock__consider_adopting(
         struct flock *f, const struct peer_id *peer, const struct sketch *theirs)
 {
 	struct flock__divergence *d = &f->divergence;
-	struct sides sides = {.ours = d->own,
+	struct adoption sides = {.ours = d->own,
 	        .theirs = *theirs,
 	        .self = f->c.membership.self,
 	        .peer = *peer,
@@ -174,16 +174,17 @@ void flock__consider_adopting(
 	if (f->phase != FLOCK_TRAINING || d->adopt_ms != 0 ||
 	        (d->adopted_ms != 0 && f->now_ms - d->adopted_ms < ADOPT_AGAIN_MS))
 		return;
-	sides_add(&sides, &f->c.membership.self, &d->own, flock__samples(f));
+	adoption_add(&sides, &f->c.membership.self, &d->own, flock__samples(f));
 	for (uint32_t i = 0; i < gossip_count(f->membership); i++) {
 		struct member_view v = gossip_member(f->membership, i);
 		struct sketch s;
 		bool known = flock__peer_sketch(f, &v.record.id, &s);
 		if (flock__is_candidate(f, &v))
-			sides_add(&sides, &v.record.id, known ? &s : NULL, v.record.status.samples);
+			adoption_add(
+			        &sides, &v.record.id, known ? &s : NULL, v.record.status.samples);
 	}
-	enum sides_verdict verdict = sides_decide(&sides);
-	if (verdict == SIDES_NONE)
+	enum adoption_verdict verdict = adoption_decide(&sides);
+	if (verdict == ADOPTION_NONE)
 		return;
 	struct flock_say *s = flock__say(f, SAY_APART);
 	s->peer = *peer;
@@ -191,8 +192,8 @@ void flock__consider_adopting(
 	s->b = sides.they.samples;
 	s->c = sides.we.agents;
 	s->d = sides.we.samples;
-	s->flag = verdict == SIDES_ADOPT;
-	if (verdict != SIDES_ADOPT)
+	s->flag = verdict == ADOPTION_ADOPT;
+	if (verdict != ADOPTION_ADOPT)
 		return;
 	d->adopt_ms = f->now_ms + 1 + rng_below(&f->rng, ADOPT_JITTER_MS);
 	d->adopt_from = *peer;

@@ -3,7 +3,7 @@
  *
  *                events                                actions
  *     transport ─┐                                 ┌─► send, open, transfer, cancel
- *     learner ───┼─►  flock_step (pure, seeded)  ──┼─► snapshot, measure, apply, adopt, save …
+ *     learner ───┼─►  flock_step (pure, seeded)  ──┼─► snapshot, measure, apply, adopt …
  *     user ──────┤                                 ├─► say (a code with fields)
  *     time ──────┘                                 └─► wake me at …
  *
@@ -25,14 +25,14 @@
 #ifndef DUNLIN_GOSSIP_FLOCK_FLOCK_H
 #define DUNLIN_GOSSIP_FLOCK_FLOCK_H
 
-#include "gossip/clip.h"
-#include "gossip/exchange.h"
-#include "gossip/gate.h"
-#include "gossip/gossip.h"
-#include "gossip/ledger.h"
-#include "gossip/manifest.h"
-#include "gossip/partners.h"
-#include "gossip/sketch.h"
+#include "gossip/exchange/exchange.h"
+#include "gossip/exchange/manifest.h"
+#include "gossip/membership/gossip.h"
+#include "gossip/policy/clip.h"
+#include "gossip/policy/gate.h"
+#include "gossip/policy/ledger.h"
+#include "gossip/policy/partners.h"
+#include "gossip/policy/sketch.h"
 
 #define FLOCK_FORMATS_MAX 8 /* wire formats */
 #define FLOCK_DONATIONS 4   /* joiners served at one time */

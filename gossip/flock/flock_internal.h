@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /* Inside the flock: its state, and what its files ask of each other. Nobody else includes this.
  *
- *     flock.c        the step: events in, time, phases, looking for peers
- *     out.c          actions, sends and says of the step at hand; membership's turn
- *     run_clock.c    samples of all agents; who is a candidate for an exchange
- *     exchanging.c   gate and partners in front of the exchange machine, and what it asks for
- *     offers.c       what we think of a peer's offer and of its refusals
- *     verify.c       what a partner sent, before it is used
- *     differing.c    peers with another manifest
- *     divergence.c   our sketch and the peers'; flocks that were apart
- *     join.c         taking a donor's state
- *     donate.c       giving ours
- *     finish.c       merge rounds, the result, leaving
- *     view.c         what can be told
+ *     flock.c       the step: events in, time, phases, looking for peers
+ *     out.c         actions, sends and says of the step at hand; membership's turn
+ *     run_clock.c   samples of all agents; who is a candidate for an exchange
+ *     exchanging.c  gate and partners in front of the exchange machine, and what it asks for
+ *     offers.c      what we think of a peer's offer and of its refusals
+ *     verify.c      what a partner sent, before it is used
+ *     differing.c   peers with another manifest
+ *     divergence.c  our sketch and the peers'; flocks that were apart
+ *     join.c        taking a donor's state
+ *     donate.c      giving ours
+ *     finish.c      merge rounds, the result, leaving
+ *     view.c        what can be told
  */
 #ifndef DUNLIN_GOSSIP_FLOCK_FLOCK_INTERNAL_H
 #define DUNLIN_GOSSIP_FLOCK_FLOCK_INTERNAL_H
 
 #include "agent/base/rng.h"
 #include "gossip/flock/flock.h"
-#include "gossip/meetings.h"
-#include "gossip/unlike.h"
+#include "gossip/policy/meetings.h"
+#include "gossip/policy/unlike.h"
 
 #define FLOCK_CANDIDATES 1024 /* peers to draw partners from; of more, the first known */
 #define FLOCK_MERGE_NEAR 8    /* partners that must be near for a merge to be over */

@@ -14,8 +14,8 @@
 
 #include "model/cuda/conv_plan.h"
 #include "model/cuda/kernels.h"
-#include "model/device.h"
-#include "model/move.h"
+#include "model/data/move.h"
+#include "model/device/device.h"
 
 #include <cublas_v2.h>
 #include <cudnn.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The GPU backend's table, and a device's life: open, memory, failures, close.
  *
- * The happy path: open finds the device and makes streams, handles and pinned memory; net.c
+ * The happy path: open finds the device and makes streams, handles and pinned memory; graph.c
  * reserves what a model needs (run.c works it out) and takes its vectors by alloc; prepare makes
  * the plans; then step follows step and takes nothing.
  *

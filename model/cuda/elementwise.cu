@@ -3,7 +3,7 @@
  * elements that lie a whole grid apart, so that neighbours read neighbours. */
 #include "model/cuda/launch.cuh"
 
-#include "model/dropout.h"
+#include "model/device/dropout.h"
 
 static __global__ void relu(float *__restrict__ y, const float *__restrict__ x, uint32_t n)
 {
@@ -11,8 +11,8 @@ static __global__ void relu(float *__restrict__ y, const float *__restrict__ x, 
 		y[i] = x[i] > 0 ? x[i] : 0;
 }
 
-static __global__ void relu_back(
-        float *__restrict__ dx, const float *__restrict__ dy, const float *__restrict__ y, uint32_t n)
+static __global__ void relu_back(float *__restrict__ dx, const float *__restrict__ dy,
+        const float *__restrict__ y, uint32_t n)
 {
 	EACH (i, n)
 		dx[i] = y[i] > 0 ? dy[i] : 0;
@@ -37,8 +37,8 @@ static __global__ void gelu(float *__restrict__ y, const float *__restrict__ x, 
 		y[i] = x[i] * normal_cdf(x[i]);
 }
 
-static __global__ void gelu_back(
-        float *__restrict__ dx, const float *__restrict__ dy, const float *__restrict__ x, uint32_t n)
+static __global__ void gelu_back(float *__restrict__ dx, const float *__restrict__ dy,
+        const float *__restrict__ x, uint32_t n)
 {
 	EACH (i, n) {
 		float v = x[i], density = expf(-0.5f * v * v) * 0.39894228f;
@@ -68,8 +68,8 @@ static __global__ void sum_into(float *__restrict__ sum, const float *__restrict
 		sum[i] += part[i];
 }
 
-static __global__ void bias(
-        float *__restrict__ y, const float *__restrict__ b, uint32_t n, uint32_t cols, bool with_relu)
+static __global__ void bias(float *__restrict__ y, const float *__restrict__ b, uint32_t n,
+        uint32_t cols, bool with_relu)
 {
 	EACH (i, n) {
 		float s = b ? y[i] + b[i % cols] : y[i];

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes to floats, mirrored, resized and shifted on the way, as model/augment.c does it: each value
- * by the same operations in the same order, each rounded by itself (the compiler must not make one
- * of two), so that a sample is the same to the bit wherever it is made. That holds for a CPU whose
- * compiler does not join operations either; where it does, resized samples differ by a few of the
- * last bits, all others by none.
+/* Bytes to floats, mirrored, resized and shifted on the way, as model/data/augment.c does it: each
+ * value by the same operations in the same order, each rounded by itself (the compiler must not
+ * make one of two), so that a sample is the same to the bit wherever it is made. That holds for a
+ * CPU whose compiler does not join operations either; where it does, resized samples differ by a
+ * few of the last bits, all others by none.
  *
  * A block walks over one sample at a time, so that a sample's divisions are done once by a thread
  * and not for each value. Threads are neighbours in the output; what they read is near. */
 #include "model/cuda/launch.cuh"
 
-#include "model/move.h"
+#include "model/data/move.h"
 
 #define ROUNDS 4           /* values of a sample that a thread makes, or somewhat more */
 #define SAMPLES_MAX 65535u /* of a grid's second side */

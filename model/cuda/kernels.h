@@ -18,7 +18,7 @@ extern "C" {
 /* Of a sum over a flat vector: the same on every device, so that they round alike. */
 #define KERNELS_SUM_BLOCKS 128
 #define KERNELS_SKETCH_PARTS 64
-#define KERNELS_SKETCH_BUCKETS 256 /* gossip/sketch_hash.h's */
+#define KERNELS_SKETCH_BUCKETS 256 /* agent/base/sketch_hash.h's */
 /* Parts that a column's sum is made of, at most. */
 #define KERNELS_COLUMN_PARTS 64
 #define KERNELS_BYTE_VALUES 256
@@ -29,7 +29,7 @@ struct cuda_window {
 	uint32_t kernel, stride, pad;
 };
 
-/* ---- batches of bytes: model/augment.h, without its CPU */
+/* ---- batches of bytes: model/data/augment.h, without its CPU */
 
 struct augment_move;
 struct cuda_images {
@@ -52,7 +52,7 @@ cudaError_t kernel_mask(float *d, const float *x, uint32_t n, cudaStream_t s);
 cudaError_t kernel_gelu(float *y, const float *x, uint32_t n, cudaStream_t s);
 cudaError_t kernel_gelu_back(
         float *dx, const float *dy, const float *x, uint32_t n, cudaStream_t s);
-/* Element i is kept by (seed, i) alone, see model/dropout.h. */
+/* Element i is kept by (seed, i) alone, see model/device/dropout.h. */
 cudaError_t kernel_dropout(float *y, const float *x, uint32_t n, uint64_t seed, uint32_t keep_below,
         float scale, cudaStream_t s);
 cudaError_t kernel_add(
@@ -125,11 +125,12 @@ cudaError_t kernel_add_scaled(float *x, const float *h, size_t n, float k, cudaS
 
 /* ---- what peers are given */
 
-/* n words of bf16, rounded as by net/convert.h, and as many zeros as fill the last word of out. */
+/* n words of bf16, rounded as by net/bulk/convert.h, and as many zeros as fill the last word of
+ * out. */
 cudaError_t kernel_pack_bf16(uint32_t *out, const float *x, size_t n, cudaStream_t s);
-/* sketch (KERNELS_SKETCH_BUCKETS) as by sketch_add of gossip/sketch.h, but for the order of the
- * additions, which are in double. Of n floats, or as kernel_pack_bf16 made them. parts has room for
- * KERNELS_SKETCH_PARTS of such, in double. */
+/* sketch (KERNELS_SKETCH_BUCKETS) as by sketch_add of gossip/policy/sketch.h, but for the order of
+ * the additions, which are in double. Of n floats, or as kernel_pack_bf16 made them. parts has room
+ * for KERNELS_SKETCH_PARTS of such, in double. */
 cudaError_t kernel_sketch(
         float *sketch, const void *x, bool bf16, size_t n, double *parts, cudaStream_t s);
 

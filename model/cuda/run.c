@@ -7,7 +7,7 @@
 #include "model/cuda/cuda.h"
 
 #include "agent/base/rng.h"
-#include "model/dropout.h"
+#include "model/device/dropout.h"
 
 #include <stdlib.h>
 

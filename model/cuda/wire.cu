@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What peers are given, made on the device so that only that crosses the bus: parameters as bf16,
  * and their sketch; and a sketch of what they have given. */
-#include "gossip/sketch_hash.h"
+#include "agent/base/sketch_hash.h"
 #include "model/cuda/launch.cuh"
 
 static_assert(SKETCH_BUCKETS == KERNELS_SKETCH_BUCKETS, "it is one sketch");
@@ -11,7 +11,7 @@ static_assert(SKETCH_BUCKETS == BLOCK, "a thread sums a bucket");
 #define INFINITE 0x7f800000u
 #define QUIET 0x00400000u
 
-/* The nearest bf16, ties to even: bit by bit what net/convert_loops.c makes of it. */
+/* The nearest bf16, ties to even: bit by bit what net/bulk/convert_loops.c makes of it. */
 static __device__ uint32_t bf16(float x)
 {
 	uint32_t u = __float_as_uint(x);

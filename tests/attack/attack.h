@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Ways to attack an agent. Each prints what it saw as TAP diagnostics, and returns 0 if the agent
  * withstood it; if not, a line without # says why. */
-#ifndef DUNLIN_TESTS_ATTACK_H
-#define DUNLIN_TESTS_ATTACK_H
+#ifndef DUNLIN_TESTS_ATTACK_ATTACK_H
+#define DUNLIN_TESTS_ATTACK_ATTACK_H
 
 #include "tests/attack/session.h"
 

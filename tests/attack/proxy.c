@@ -5,17 +5,17 @@
  *         ping ───────────────────────────────────────►
  *         ◄─────────────────────────────────────── ack
  *
- * The dialler is the code that agents dial with (net/transport.h), on a loop of its own, so this is
- * about both ends: whatever byte is flipped, from the first of the handshake to the last of the
- * ping, or in the other direction to the end of the shortest frame, the answer must not arrive.
- * Each position takes a new relay, on a new port, since a dialler leaves an address alone for a
- * while where it has failed.
+ * The dialler is the code that agents dial with (net/transport/transport.h), on a loop of its own,
+ * so this is about both ends: whatever byte is flipped, from the first of the handshake to the last
+ * of the ping, or in the other direction to the end of the shortest frame, the answer must not
+ * arrive. Each position takes a new relay, on a new port, since a dialler leaves an address alone
+ * for a while where it has failed.
  *
  * A flipped length may leave an end waiting for bytes that never come; so the relay gives up when
  * nothing has passed for a while, which ends the connection for both. */
 #include "tests/attack/attack.h"
 
-#include "net/transport.h"
+#include "net/transport/transport.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -19,11 +19,11 @@
  *
  * Nothing here fails quietly: a word that is not known ends the program before it is an agent. */
 #include "agent/base/rng.h"
-#include "agent/trainer.h"
-#include "gossip/exchange.h"
-#include "gossip/gossip.h"
-#include "net/bulk.h"
-#include "net/transport.h"
+#include "agent/train/trainer.h"
+#include "gossip/exchange/exchange.h"
+#include "gossip/membership/gossip.h"
+#include "net/bulk/bulk.h"
+#include "net/transport/transport.h"
 
 #include <math.h>
 #include <pthread.h>

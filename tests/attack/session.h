@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* A peer of an agent's, made of blocking calls, that can be made to misbehave at any byte. */
-#ifndef DUNLIN_TESTS_SESSION_H
-#define DUNLIN_TESTS_SESSION_H
+#ifndef DUNLIN_TESTS_ATTACK_SESSION_H
+#define DUNLIN_TESTS_ATTACK_SESSION_H
 
-#include "net/aead.h"
-#include "net/frame.h"
-#include "net/identity.h"
-#include "net/noise.h"
-#include "net/secret.h"
-#include "net/wire.h"
+#include "net/codec/frame.h"
+#include "net/codec/wire.h"
+#include "net/crypto/aead.h"
+#include "net/crypto/identity.h"
+#include "net/crypto/noise.h"
+#include "net/crypto/secret.h"
 
 #include <netinet/in.h>
 #include <stdbool.h>

@@ -7,7 +7,7 @@
 #include "tests/attack/attack.h"
 
 #include "agent/base/rng.h"
-#include "net/datagram.h"
+#include "net/codec/datagram.h"
 
 #include <errno.h>
 #include <fcntl.h>

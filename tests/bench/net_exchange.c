@@ -16,7 +16,7 @@
  * connection stands and the snapshot is taken before the clock starts, as an agent does it before
  * and beside a transfer; what the snapshot takes is told. Every exchange is checked against its
  * formula; the first thing that is wrong ends it all with a word on stderr. */
-#include "net/bulk.h"
+#include "net/bulk/bulk.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -11,9 +11,9 @@
  *     yes | head -5 | tests/bench/train_steps cnn 64 2
  *
  * At the end of stdin it measures one large sgemm on as many threads, the machine's own limit. */
-#include "model/net.h"
-#include "model/optim.h"
-#include "model/pool.h"
+#include "model/cpu/pool.h"
+#include "model/graph/graph.h"
+#include "model/graph/optim.h"
 
 #include "agent/base/rng.h"
 
@@ -40,7 +40,7 @@ static double now(void)
 struct bench {
 	struct arch arch;
 	struct device *device; /* owned, as is all below */
-	struct net *net;
+	struct graph *net;
 	struct optim optim;
 	float *params, *x;
 	int32_t *labels;
@@ -53,7 +53,7 @@ static int steps(struct bench *b, int n, struct err *e)
 	for (int i = 0; i < n && rc == 0; i++) {
 		struct loss_result r;
 		double norm;
-		rc = net_train(b->net, b->x, b->labels, false, 1 / (float)net_batch(b->net),
+		rc = graph_train(b->net, b->x, b->labels, false, 1 / (float)graph_batch(b->net),
 		        b->step++, &r, e);
 		if (rc == 0)
 			rc = optim_step(&b->optim, LR, &norm, e);
@@ -71,7 +71,7 @@ static int round_once(struct bench *b, struct err *e)
 		took = now() - from;
 	}
 	if (rc == 0)
-		printf("samples_per_s %.1f\n", n * (double)net_batch(b->net) / took);
+		printf("samples_per_s %.1f\n", n * (double)graph_batch(b->net) / took);
 	return rc;
 }
 
@@ -137,7 +137,7 @@ static int bench_init(
 	int rc;
 	if ((rc = arch_preset(&b->arch, preset, &image, 10, e)) != 0 ||
 	        (rc = device_open(&b->device, "cpu", &c, NULL, e)) != 0 ||
-	        (rc = net_new(&b->net, &b->arch, b->device, batch, e)) != 0 ||
+	        (rc = graph_new(&b->net, &b->arch, b->device, batch, e)) != 0 ||
 	        (rc = optim_init(&b->optim, &sgd, b->net, e)) != 0)
 		return rc;
 	b->params = malloc(b->arch.n_total * sizeof *b->params);
@@ -151,7 +151,7 @@ static int bench_init(
 	for (int64_t i = 0; i < batch; i++)
 		b->labels[i] = (int32_t)rng_below(&r, 10);
 	arch_init_params(&b->arch, 1, b->params);
-	net_set_params(b->net, b->params);
+	graph_set_params(b->net, b->params);
 	return 0;
 }
 
@@ -159,7 +159,7 @@ static void bench_close(struct bench *b)
 {
 	optim_close(&b->optim);
 	if (b->net)
-		net_free(b->net);
+		graph_free(b->net);
 	if (b->device)
 		device_close(b->device);
 	arch_close(&b->arch);

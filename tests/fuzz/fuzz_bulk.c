@@ -4,7 +4,7 @@
  * length, change a byte of a good one, or send what it likes. Whatever it does, nothing is accepted
  * but chunks of the planned lengths, sealed in their order, finite, and then END; and what is
  * accepted, the beginning of a transfer that failed included, is what was sealed. */
-#include "net/bulk_stream.h"
+#include "net/bulk/bulk_stream.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Any bytes as a checkpoint, then the same behind the checksum, which would stop nearly every
  * input: state, model, and the weights of that model copied out. */
-#include "agent/checkpoint.h"
-#include "agent/weights.h"
+#include "agent/train/checkpoint.h"
+#include "agent/train/weights.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Any bytes as a config file and as the model of a checkpoint. What is accepted must be settings
  * that print and read back to the same; what is refused must say why. */
-#include "agent/config.h"
-#include "agent/options.h"
+#include "agent/config/config.h"
+#include "agent/config/options.h"
 
 #include <stdint.h>
 #include <stdlib.h>

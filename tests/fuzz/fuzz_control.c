@@ -3,10 +3,10 @@
  * peers. Every line gets exactly one line of answer, which is JSON and can drive no terminal, from
  * an agent that trains and from one that does not; peers that are accepted print and read back to
  * the same. */
-#include "agent/control.h"
+#include "agent/control/control.h"
 #include "agent/drivers/driver.h"
-#include "agent/jsontext.h"
-#include "agent/statedir.h"
+#include "agent/json/jsontext.h"
+#include "agent/node/state_dir.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -141,7 +141,7 @@ static void ask(const char *line, size_t len, bool trains)
 
 static void read_peers(const char *text, size_t len)
 {
-	struct peer_addr met[STATEDIR_PEERS], again[STATEDIR_PEERS];
+	struct peer_addr met[STATE_DIR_PEERS], again[STATE_DIR_PEERS];
 	struct err e = {0};
 	struct buf out;
 	int n, n_again;
@@ -149,7 +149,7 @@ static void read_peers(const char *text, size_t len)
 		MUST(n == 0 && e.code && e.msg[0]);
 		return;
 	}
-	MUST(n >= 0 && n <= STATEDIR_PEERS);
+	MUST(n >= 0 && n <= STATE_DIR_PEERS);
 	buf_init(&out, LIMIT_PEERS_FILE);
 	MUST(peers_print(met, n, &out) == 0);
 	MUST(peers_parse(out.data, out.len, again, &n_again, &e) == 0);

@@ -2,7 +2,7 @@
 /* Datagrams: any bytes must not open; a genuine one opens once, and with any change not at all. The
  * input also tells in which order genuine ones arrive, and who sends under which hint: beside both
  * stands a plain account. */
-#include "net/datagram.h"
+#include "net/codec/datagram.h"
 
 #include <sodium.h>
 #include <stdlib.h>

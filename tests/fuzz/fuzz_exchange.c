@@ -6,7 +6,7 @@
  * a word of the peer's, once for each exchange, with factors in range; every exchange ends once;
  * and the machine always knows when it wants to be called. The memory is exactly what exchange_size
  * asks for, so that AddressSanitizer sees the first byte beyond. */
-#include "gossip/exchange.h"
+#include "gossip/exchange/exchange.h"
 
 #include <stdlib.h>
 #include <string.h>

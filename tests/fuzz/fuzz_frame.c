@@ -2,7 +2,7 @@
 /* The input is a script for a connection: an honest writer seals frames, somebody on the way
  * changes, repeats, leaves out and adds bytes, and the reader gets it in pieces. What the reader
  * hands on must be the beginning of what was sent, to the byte, and END only where it was. */
-#include "net/frame.h"
+#include "net/codec/frame.h"
 
 #include <sodium.h>
 #include <stdlib.h>

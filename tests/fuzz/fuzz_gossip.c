@@ -3,7 +3,7 @@
  * any content, from a handful of identities (its own among them), at any time. Whatever comes, the
  * bounds hold, the run's clock does not fall, and the core is not its own peer. The memory is
  * exactly what gossip_size asks for, so that AddressSanitizer sees the first byte beyond. */
-#include "gossip/gossip.h"
+#include "gossip/membership/gossip.h"
 
 #include <stdlib.h>
 #include <string.h>

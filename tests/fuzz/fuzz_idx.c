@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Any bytes as an IDX file: in memory, where every promised element is touched, and as a file,
  * plain or gzip as the bytes have it. Both must agree on what is not gzip. */
-#include "model/idx.h"
+#include "model/data/idx.h"
 
 #include <stdio.h>
 #include <stdlib.h>

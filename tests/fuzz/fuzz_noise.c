@@ -6,7 +6,7 @@
  * that a fuzzer would have to guess, bit 5 that its bytes are xored into the honest message
  * instead. Whatever comes, a handshake that fails is poisoned, and only the honest message ends
  * well where there is a tag. */
-#include "net/noise.h"
+#include "net/crypto/noise.h"
 
 #include <assert.h>
 #include <sodium.h>

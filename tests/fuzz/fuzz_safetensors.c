@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Any bytes as a safetensors file: every byte of every tensor, name and metadata that the parser
  * promises is touched, and names are found again. */
-#include "model/safetensors.h"
+#include "model/io/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Any bytes as a message. What is accepted must be in range (the encoder asserts that), must be
  * written again within its bound, and must then come back as the very same bytes. */
-#include "net/datagram.h"
-#include "net/wire.h"
+#include "net/codec/datagram.h"
+#include "net/codec/wire.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 Debian's python3-torch and python3-numpy are enough. PyTorch computes in float64, so what is stored
 (as float32, losses as float64) is the truth that our float32 engine has to come near, not another
 engine's rounding. Parameters and batches are not stored: both sides make them by the same integer
-formula, `uniform` below. tests/unit/test_golden.c reads the files and needs no Python.
+formula, `uniform` below. tests/model/test_golden.c reads the files and needs no Python.
 
 A file NAME.safetensors holds, for one model (metadata "model": its canonical JSON),
     logits, loss, grad.PARAMETER          of the first batch

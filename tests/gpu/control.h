@@ -4,7 +4,7 @@
 #ifndef DUNLIN_TESTS_GPU_CONTROL_H
 #define DUNLIN_TESTS_GPU_CONTROL_H
 
-#include "model/device.h"
+#include "model/device/device.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>

@@ -5,7 +5,7 @@
 #define DUNLIN_TESTS_GPU_FIXTURE_H
 
 #include "tests/gpu/control.h"
-#include "tests/unit/ops_fixture.h"
+#include "tests/model/ops_fixture.h"
 
 #include <sched.h>
 #include <stdatomic.h>

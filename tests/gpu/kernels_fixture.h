@@ -12,9 +12,9 @@
 #define DUNLIN_TESTS_GPU_KERNELS_FIXTURE_H
 
 #include "model/cuda/kernels.h"
-#include "model/dropout.h"
+#include "model/device/dropout.h"
 #include "tests/gpu/control.h"
-#include "tests/unit/support.h"
+#include "tests/support.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* How fast a preset trains on a GPU, with a batch from the host and a loss to it at every step, as
  * tests/gpu/torch_speed.py does it in PyTorch: speed PRESET BATCH. */
-#include "model/net.h"
-#include "model/optim.h"
+#include "model/graph/graph.h"
+#include "model/graph/optim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,11 +25,11 @@ static int speed(const char *preset, int64_t batch, double seconds)
 	struct err e = {0};
 	struct arch a;
 	struct device *d;
-	struct net *n;
+	struct graph *n;
 	struct optim o;
 	if (arch_preset(&a, preset, &input, 10, &e) != 0 ||
 	        device_open(&d, "cuda:0", &config, NULL, &e) != 0 ||
-	        net_new(&n, &a, d, batch, &e) != 0 || optim_init(&o, &sgd, n, &e) != 0) {
+	        graph_new(&n, &a, d, batch, &e) != 0 || optim_init(&o, &sgd, n, &e) != 0) {
 		fprintf(stderr, "%s\n", e.msg);
 		return 1;
 	}
@@ -37,13 +37,13 @@ static int speed(const char *preset, int64_t batch, double seconds)
 	float *x = calloc((size_t)batch * shape_count(&input), sizeof *x);
 	int32_t *labels = calloc((size_t)batch, sizeof *labels);
 	arch_init_params(&a, 1, params);
-	net_set_params(n, params);
+	graph_set_params(n, params);
 	int rc = 0, steps = 0;
 	double begin = now(), took = 0;
 	for (int i = 0; rc == 0 && took < seconds; i++) {
 		struct loss_result loss;
 		double norm;
-		rc = net_train(n, x, labels, false, 1.0f / (float)batch, (uint64_t)i, &loss, &e);
+		rc = graph_train(n, x, labels, false, 1.0f / (float)batch, (uint64_t)i, &loss, &e);
 		if (rc == 0)
 			rc = optim_step(&o, 1e-5, &norm, &e);
 		steps++;
@@ -56,7 +56,7 @@ static int speed(const char *preset, int64_t batch, double seconds)
 	else
 		printf("dunlin %s samples_per_s %.1f\n", preset, (double)(steps * batch) / took);
 	optim_close(&o);
-	net_free(n);
+	graph_free(n);
 	device_close(d);
 	arch_close(&a);
 	free(params);

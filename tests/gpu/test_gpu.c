@@ -5,7 +5,7 @@
  * seen nothing wrong and nothing left over; or by make check-gpu on a GPU.
  *
  * test_gpu ops|train|snapshots|schedules|failures */
-#include "model/optim.h"
+#include "model/graph/optim.h"
 #include "tests/gpu/fixture.h"
 
 #define STEPS 20
@@ -86,7 +86,7 @@ static void job_close(struct job *j)
 
 struct run {
 	struct device *dev; /* borrowed */
-	struct net *net;
+	struct graph *net;
 	struct optim optim;
 	int steps;
 	float *x; /* owned: this step's input */
@@ -96,10 +96,10 @@ static int run_init(struct run *r, const struct job *j, struct device *d,
         const struct optim_config *c, struct err *e)
 {
 	*r = (struct run){.dev = d, .x = calloc(j->pixels, sizeof *r->x)};
-	int rc = net_new(&r->net, &j->arch, d, BATCH, e);
+	int rc = graph_new(&r->net, &j->arch, d, BATCH, e);
 	if (rc)
 		return rc;
-	net_set_params(r->net, j->params);
+	graph_set_params(r->net, j->params);
 	return optim_init(&r->optim, c, r->net, e);
 }
 
@@ -108,7 +108,7 @@ static void run_close(struct run *r)
 	if (r->optim.net)
 		optim_close(&r->optim);
 	if (r->net)
-		net_free(r->net);
+		graph_free(r->net);
 	free(r->x);
 }
 
@@ -119,7 +119,7 @@ static int run_step(struct run *r, const struct job *j, struct loss_result *loss
 	for (size_t i = 0; i < j->pixels; i++)
 		r->x[i] = j->x[i] * (1 + 0.1f * (float)(r->steps % 3));
 	control_step(r->dev, true);
-	int rc = net_train(
+	int rc = graph_train(
 	        r->net, r->x, j->labels, false, 1.0f / BATCH, (uint64_t)r->steps, loss, e);
 	if (rc == 0)
 		rc = optim_step(&r->optim, 0.02, &norm, e);
@@ -138,7 +138,7 @@ static double train(const struct job *j, struct device *d, const struct optim_co
 	must(run_init(&r, j, d, c, &e), &e);
 	for (int i = 0; i < steps; i++)
 		must(run_step(&r, j, &loss, &e), &e);
-	net_get_params(r.net, params);
+	graph_get_params(r.net, params);
 	run_close(&r);
 	return loss.loss_sum / BATCH;
 }
@@ -255,16 +255,16 @@ static void many_classes(void **state)
 		params[i] = (float)(i * 11 % 17) * 0.1f - 0.8f;
 	for (int k = 0; k < 2; k++) {
 		struct arch a;
-		struct net *n;
+		struct graph *n;
 		must(layer_init(&l, "dense"), &e);
 		l.units = MANY;
 		must(arch_resolve(&a, &l, 1, &input, MANY, &e), &e);
 		struct device *d = k ? open_gpu() : open_device("plain", 1);
-		must(net_new(&n, &a, d, BATCH, &e), &e);
-		net_set_params(n, params);
-		must(net_train(n, x, labels, false, 0.2f, 1, &r[k], &e), &e);
+		must(graph_new(&n, &a, d, BATCH, &e), &e);
+		graph_set_params(n, params);
+		must(graph_train(n, x, labels, false, 0.2f, 1, &r[k], &e), &e);
 		get_grads(n, grads[k]);
-		net_free(n);
+		graph_free(n);
 		device_close(d);
 		arch_close(&a);
 	}
@@ -286,7 +286,7 @@ static void a_bad_gradient_changes_nothing(void **state)
 	must(run_init(&r, &j, d, &optimisers[1], &e), &e);
 	assert_int_equal(run_step(&r, &j, &loss, &e), ERR_NONFINITE);
 	float *params = calloc(j.arch.n_total, sizeof *params);
-	net_get_params(r.net, params);
+	graph_get_params(r.net, params);
 	assert_memory_equal(params, j.params, j.arch.n_total * sizeof *params);
 	free(params);
 	run_close(&r);
@@ -306,7 +306,7 @@ static void presets_train_alike(void **state)
 
 enum { SNAP_STEPS = 4, SNAPS = 2 * SNAP_STEPS };
 
-static int ask_copy(const struct net *n, float *to, atomic_int *flag, struct err *e)
+static int ask_copy(const struct graph *n, float *to, atomic_int *flag, struct err *e)
 {
 	const struct device_copy c = {
 	        n->params, n->arch->n_total, COPY_FP32, to, .done_cb = arrived, .arg = flag};
@@ -320,7 +320,7 @@ static void snap(const struct run *r, float *to, atomic_int *flag, bool in_haste
 	if (in_haste)
 		must(ask_copy(r->net, to, flag, &e), &e);
 	else
-		net_get_params(r->net, to);
+		graph_get_params(r->net, to);
 }
 
 /* Steps, with a snapshot before and after an addition between them; what each snapshot must hold is
@@ -345,7 +345,7 @@ static void gossip_run(
 	}
 	for (int s = 0; s < SNAPS && in_haste; s++)
 		wait_for(&flags[s]);
-	net_get_params(r.net, end);
+	graph_get_params(r.net, end);
 	run_close(&r);
 	free(gift);
 }
@@ -457,7 +457,7 @@ static int whole_life(const void *job, long *marked, struct err *e)
 			fail_msg("a snapshot was never told of");
 	}
 	if (rc == 0)
-		net_get_params(r.net, copy);
+		graph_get_params(r.net, copy);
 	if (rc == 0)
 		rc = d->backend->settle(d, e);
 	stays_so(d, rc, e);

@@ -5,9 +5,9 @@
  * is.
  *
  * test_images ops|schedules|failures */
-#include "agent/trainer.h"
-#include "model/augment.h"
-#include "model/optim.h"
+#include "agent/train/trainer.h"
+#include "model/data/augment.h"
+#include "model/graph/optim.h"
 #include "tests/gpu/fixture.h"
 
 /* The CPU's compiler may make one operation of two, which the GPU's must not: then what is resized
@@ -97,12 +97,12 @@ static void compare_values(const struct shape *s, const struct device_images *im
 
 /* A batch through the device: its input and labels, of which those behind the count stay. */
 static void check_values(
-        struct bytes *b, const struct shape *s, struct net *n, int64_t count, bool moved)
+        struct bytes *b, const struct shape *s, struct graph *n, int64_t count, bool moved)
 {
 	const struct device_images im = {
 	        *s, b->pixels, moved ? b->moves : NULL, b->table, b->labels, count};
 	const struct backend *k = b->d->backend;
-	const size_t one = shape_count(s), all = one * (size_t)net_batch(n);
+	const size_t one = shape_count(s), all = one * (size_t)graph_batch(n);
 	float *got = calloc(all, sizeof *got), *before = calloc(all, sizeof *before);
 	int32_t labels[MOVES_MAX];
 	struct err e = {0};
@@ -110,15 +110,15 @@ static void check_values(
 		before[i] = (float)i;
 	memset(labels, 0x55, sizeof labels);
 	k->upload(b->d, n->input, before, all * sizeof *before);
-	k->upload(b->d, n->labels, labels, (size_t)net_batch(n) * sizeof *labels);
+	k->upload(b->d, n->labels, labels, (size_t)graph_batch(n) * sizeof *labels);
 	must(k->images(b->d, &n->program, &im, &e), &e);
 	k->download(b->d, got, n->input, all * sizeof *got);
-	k->download(b->d, labels, n->labels, (size_t)net_batch(n) * sizeof *labels);
+	k->download(b->d, labels, n->labels, (size_t)graph_batch(n) * sizeof *labels);
 	compare_values(s, &im, got);
 	assert_memory_equal(labels, b->labels, (size_t)count * sizeof *labels);
 	assert_memory_equal(got + (size_t)count * one, before + (size_t)count * one,
 	        (all - (size_t)count * one) * sizeof *got);
-	assert_true(count == net_batch(n) || labels[count] == 0x55555555);
+	assert_true(count == graph_batch(n) || labels[count] == 0x55555555);
 	free(got);
 	free(before);
 }
@@ -137,14 +137,14 @@ static void values_are_alike(void **state)
 		        "flatten; dense units=4"};
 		struct err e = {0};
 		struct arch a;
-		struct net *n;
+		struct graph *n;
 		make_arch(&a, &c);
-		must(net_new(&n, &a, d, MOVES_MAX, &e), &e);
+		must(graph_new(&n, &a, d, MOVES_MAX, &e), &e);
 		for (size_t z = 0; z < sizeof zooms / sizeof *zooms; z++)
 			check_values(&b, &c.input, n, moves_of(&b, &c.input, zooms[z]), true);
 		check_values(&b, &c.input, n, MOVES_MAX, false);
 		check_values(&b, &c.input, n, 1, false);
-		net_free(n);
+		graph_free(n);
 		arch_close(&a);
 	}
 	bytes_close(&b);
@@ -157,7 +157,7 @@ static void places_take_turns(void **state)
 	enum { MANY = 7 };
 	const struct model_case c = {"images", {3, {12, 12, 3}}, "flatten; dense units=4"};
 	struct device *d = open_gpu();
-	struct net *nets[MANY];
+	struct graph *nets[MANY];
 	struct device_images ims[MANY];
 	struct err e = {0};
 	struct arch a;
@@ -169,7 +169,7 @@ static void places_take_turns(void **state)
 	const size_t one = shape_count(&c.input);
 	float *got = calloc(one * BATCH, sizeof *got);
 	for (int i = 0; i < MANY; i++)
-		must(net_new(&nets[i], &a, d, BATCH, &e), &e);
+		must(graph_new(&nets[i], &a, d, BATCH, &e), &e);
 	control_step(d, true);
 	for (int i = 0; i < MANY; i++) {
 		const size_t from = (size_t)i * BATCH;
@@ -183,7 +183,7 @@ static void places_take_turns(void **state)
 	for (int i = 0; i < MANY; i++) {
 		d->backend->download(d, got, nets[i]->input, one * BATCH * sizeof *got);
 		compare_values(&c.input, &ims[i], got);
-		net_free(nets[i]);
+		graph_free(nets[i]);
 	}
 	free(got);
 	arch_close(&a);
@@ -197,7 +197,7 @@ static void ahead_is_copied_once(void **state)
 {
 	const struct model_case c = {"images", {3, {12, 12, 1}}, "flatten; dense units=4"};
 	struct device *d = open_gpu();
-	struct net *n, *second;
+	struct graph *n, *second;
 	struct err e = {0};
 	struct arch a;
 	struct bytes b;
@@ -207,7 +207,7 @@ static void ahead_is_copied_once(void **state)
 		skip();
 	bytes_init(&b, d);
 	make_arch(&a, &c);
-	must(net_new(&n, &a, d, BATCH, &e), &e);
+	must(graph_new(&n, &a, d, BATCH, &e), &e);
 	const struct device_images im = {c.input, b.pixels, NULL, b.table, b.labels, BATCH};
 	float *got = calloc(shape_count(&c.input) * BATCH, sizeof *got);
 	for (int i = 0; i < 2; i++) { /* at first it was not begun */
@@ -220,7 +220,7 @@ static void ahead_is_copied_once(void **state)
 			begun[k] = control.calls() - before;
 		}
 		if (i == 0)
-			must(net_new(&second, &a, d, BATCH, &e), &e);
+			must(graph_new(&second, &a, d, BATCH, &e), &e);
 	}
 	assert_true(begun[0] > 3);
 	assert_int_equal(begun[1], 1); /* which device it is */
@@ -228,8 +228,8 @@ static void ahead_is_copied_once(void **state)
 	d->backend->download(d, got, n->input, shape_count(&c.input) * BATCH * sizeof *got);
 	compare_values(&c.input, &im, got);
 	free(got);
-	net_free(second);
-	net_free(n);
+	graph_free(second);
+	graph_free(n);
 	arch_close(&a);
 	bytes_close(&b);
 	device_close(d);
@@ -288,7 +288,7 @@ struct plan {
 
 struct run {
 	struct device *d; /* borrowed */
-	struct net *net;
+	struct graph *net;
 	struct optim optim;
 	struct loader *train, *test;
 	double losses[LOSSES_MAX];
@@ -320,9 +320,9 @@ static int run_open(
 	static const struct optim_config sgd = {.kind = OPTIM_SGD, .momentum = 0.9};
 	const struct loader_position start = {0};
 	*r = (struct run){.d = d};
-	int rc = net_new(&r->net, &s->arch, d, BATCH, e);
+	int rc = graph_new(&r->net, &s->arch, d, BATCH, e);
 	if (rc == 0) {
-		net_set_params(r->net, s->params);
+		graph_set_params(r->net, s->params);
 		rc = optim_init(&r->optim, &sgd, r->net, e);
 	}
 	if (rc == 0)
@@ -337,7 +337,7 @@ static void run_close(struct run *r)
 	if (r->optim.net)
 		optim_close(&r->optim);
 	if (r->net)
-		net_free(r->net);
+		graph_free(r->net);
 }
 
 /* The batch after the one held, which is ready some time. */
@@ -357,11 +357,11 @@ static int run_step(struct run *r, const struct plan *p, uint64_t seed, struct e
 	double norm;
 	assert_true(!b->x == p->bytes);
 	control_step(r->d, true);
-	int rc = net_train_begin(r->net, b, false, 1.0f / BATCH, seed, &loss, e);
+	int rc = graph_train_begin(r->net, b, false, 1.0f / BATCH, seed, &loss, e);
 	if (rc == 0 && p->ahead)
-		rc = net_ahead(r->net, peek(r->train), e);
+		rc = graph_ahead(r->net, peek(r->train), e);
 	if (rc == 0)
-		rc = net_wait(r->net, e);
+		rc = graph_wait(r->net, e);
 	if (rc == 0)
 		rc = optim_step(&r->optim, 0.05, &norm, e);
 	control_step(r->d, false);
@@ -401,8 +401,8 @@ static void run_whole(const struct set *s, const struct plan *p, const char *ord
 	struct device *d = open_gpu();
 	must(run_open(r, s, p, d, &e), &e);
 	must(run_work(r, s, p, &e), &e);
-	net_get_params(r->net, params);
-	must(net_check(r->net, &e), &e);
+	graph_get_params(r->net, params);
+	must(graph_check(r->net, &e), &e);
 	run_close(r);
 	device_close(d);
 }
@@ -482,7 +482,7 @@ static int life(const void *arg, long *marked, struct err *e)
 	if (rc == 0)
 		rc = run_work(&r, s, &p, e);
 	if (rc == 0)
-		rc = net_check(r.net, e);
+		rc = graph_check(r.net, e);
 	*marked = control.calls();
 	run_close(&r);
 	device_close(d);

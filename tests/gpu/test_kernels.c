@@ -3,7 +3,7 @@
  * multiple of a block, of one element, and of more than a grid; strides and padding, ties, what may
  * be NULL, accumulation, and launches that fail. Run on the stand-in by tests/gpu/ops.sh, and on a
  * GPU by make check-gpu. The pools are in test_pools.c. */
-#include "gossip/sketch_hash.h"
+#include "agent/base/sketch_hash.h"
 #include "tests/gpu/kernels_fixture.h"
 
 #define BLOCK 256

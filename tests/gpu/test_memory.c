@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A GPU as a device: what it says of itself, that there is none, what is too large for it, and its
  * memory, carved and running out. Run as test_gpu is. */
-#include "model/optim.h"
+#include "model/graph/optim.h"
 #include "tests/gpu/fixture.h"
 
 /* By the library's own word; the plugin has loaded it. */
@@ -62,13 +62,13 @@ static void too_large_for_a_kernel(void **state)
 	for (int i = 0; i < 2; i++) {
 		struct err e = {0};
 		struct arch a;
-		struct net *n;
+		struct graph *n;
 		make_arch(&a, &c[i]);
-		must(net_new(&n, &a, d, BATCH, &e), &e);
+		must(graph_new(&n, &a, d, BATCH, &e), &e);
 		n->program.ops[0].batch = 1 << 23;
 		assert_int_equal(d->backend->prepare(d, &n->program, &e), ERR_LIMIT);
 		n->program.ops[0].batch = BATCH;
-		net_free(n);
+		graph_free(n);
 		arch_close(&a);
 	}
 	device_close(d);
@@ -103,7 +103,7 @@ static void blocks_are_few(void **state)
 	const struct optim_config adamw = {.kind = OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.99};
 	struct optim o;
 	struct arch a;
-	struct net *n;
+	struct graph *n;
 	struct err e = {0};
 	struct device *d = open_gpu();
 	(void)state;
@@ -111,12 +111,12 @@ static void blocks_are_few(void **state)
 		skip();
 	assert_int_equal(control.blocks(), 1);
 	must(arch_preset(&a, "cnn", &input, CLASSES, &e), &e);
-	must(net_new(&n, &a, d, 64, &e), &e);
+	must(graph_new(&n, &a, d, 64, &e), &e);
 	assert_int_equal(control.blocks(), 2);
 	must(optim_init(&o, &adamw, n, &e), &e);
 	assert_int_equal(control.blocks(), 3);
 	optim_close(&o);
-	net_free(n);
+	graph_free(n);
 	device_close(d);
 	arch_close(&a);
 }
@@ -127,7 +127,7 @@ static void memory_runs_out(void **state)
 	const struct optim_config adamw = {.kind = OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.99};
 	struct optim o;
 	struct arch a;
-	struct net *n;
+	struct graph *n;
 	struct err e = {0};
 	(void)state;
 	must(arch_preset(&a, "cnn", &input, CLASSES, &e), &e);
@@ -135,33 +135,33 @@ static void memory_runs_out(void **state)
 	if (!control.memory)
 		skip();
 	control.memory(1); /* not even what is taken */
-	assert_int_equal(net_new(&n, &a, d, BATCH, &e), ERR_NOMEM);
+	assert_int_equal(graph_new(&n, &a, d, BATCH, &e), ERR_NOMEM);
 	if (!strstr(e.msg, "too little for any batch"))
 		fail_msg("%s", e.msg);
 	/* What it wants is more than what is left, by however little; and is told before anything
 	 * is taken. */
 	for (size_t mb = 1; mb < 64; mb++) {
 		control.memory(mb << 20);
-		if (net_new(&n, &a, d, 64, &e) == 0)
+		if (graph_new(&n, &a, d, 64, &e) == 0)
 			break;
 		const char *wants = strstr(e.msg, "wants "), *has = strstr(e.msg, "the GPU has ");
 		if (!wants || !has || atoi(wants + 6) <= atoi(has + 12) ||
 		        !strstr(e.msg, "too little for "))
 			fail_msg("%s", e.msg);
 	}
-	net_free(n);
+	graph_free(n);
 	control.memory((size_t)64 << 20);
-	assert_int_equal(net_new(&n, &a, d, 4096, &e), ERR_NOMEM);
+	assert_int_equal(graph_new(&n, &a, d, 4096, &e), ERR_NOMEM);
 	const char *advice = strstr(e.msg, "try about ");
 	if (!advice || atoi(advice + 10) < 64 || atoi(advice + 10) > 2048)
 		fail_msg("%s", e.msg);
-	must(net_new(&n, &a, d, atoi(advice + 10), &e), &e);
-	net_free(n);
+	must(graph_new(&n, &a, d, atoi(advice + 10), &e), &e);
+	graph_free(n);
 	control.memory((size_t)1 << 30);
-	must(net_new(&n, &a, d, BATCH, &e), &e);
+	must(graph_new(&n, &a, d, BATCH, &e), &e);
 	must(optim_init(&o, &adamw, n, &e), &e);
 	optim_close(&o);
-	net_free(n);
+	graph_free(n);
 	device_close(d);
 	arch_close(&a);
 }

@@ -2,7 +2,7 @@
 /* The pools of the GPU backend, one kernel at a time, against loops over windows as one would write
  * them down; and images made of bytes, as far as blocks and grids go (test_images.c has how they
  * are moved about). See test_kernels.c. */
-#include "model/move.h"
+#include "model/data/move.h"
 #include "tests/gpu/kernels_fixture.h"
 
 /* Windows that meet, overlap, leave gaps or an edge, reach over one side or all of them; images

@@ -126,10 +126,10 @@ static void staged_meanwhile(void **state)
 	must(stage(&w, h, N, &e), &e);
 	must(stage(&w, h, N, &e), &e);
 	assert_true(control.instructions() == before);
-	struct net *equal; /* needs no more room, so what is staged stays */
-	must(net_new(&equal, &w.f.arch, w.d, BATCH, &e), &e);
+	struct graph *equal; /* needs no more room, so what is staged stays */
+	must(graph_new(&equal, &w.f.arch, w.d, BATCH, &e), &e);
 	must(update(&w, &x, &updates[0], 0, N, h, &e), &e);
-	net_free(equal);
+	graph_free(equal);
 	vectors_free(&w, &x);
 	assert_true(control.instructions() > before);
 	w.k->host_release(w.d, h);
@@ -490,13 +490,13 @@ static int whole_life(const void *fixture, long *marked, struct err *e)
 	int rc = device_open(&w.d, "cuda:0", &config, NULL, e);
 	*marked = LONG_MAX;
 	if (rc == 0)
-		rc = net_new(&w.net, &f->arch, w.d, BATCH, e);
+		rc = graph_new(&w.net, &f->arch, w.d, BATCH, e);
 	if (rc == 0) {
 		w.k = w.d->backend;
 		rc = exchanges(&w, UPDATES, &out, marked, e);
 	}
 	if (w.net)
-		net_free(w.net);
+		graph_free(w.net);
 	device_close(w.d);
 	return rc;
 }

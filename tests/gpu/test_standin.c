@@ -3,7 +3,7 @@
  * something of every mistake. Run by tests/gpu/standin.sh, which puts the stand-in first. */
 #include "tests/gpu/standin.h"
 #include "tests/gpu/trial.h"
-#include "tests/unit/support.h"
+#include "tests/support.h"
 
 #include <cublas_v2.h>
 #include <math.h>

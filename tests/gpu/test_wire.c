@@ -123,7 +123,7 @@ static void sketches_are_the_flocks(void **state)
 	(void)state;
 	wire_init(&w);
 	fill(w.f.params, w.n, 8);
-	net_set_params(w.net, w.f.params);
+	graph_set_params(w.net, w.f.params);
 	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
 		for (int format = COPY_FP32; format <= COPY_BF16; format++)
 			sketched(&w, lengths[i], (enum copy_format)format);
@@ -155,7 +155,7 @@ static void snapshots_under_way(void **state)
 	const struct model_case c = {"larger", {1, {300}}, "dense units=260; relu; dense units=4"};
 	enum { GIFT = 100 };
 	atomic_int flag = 0;
-	struct net *equal, *larger;
+	struct graph *equal, *larger;
 	struct err e = {0};
 	struct arch a;
 	struct wire w;
@@ -173,8 +173,8 @@ static void snapshots_under_way(void **state)
 	fill(gift, GIFT, 1);
 	must(w.k->snapshot(w.d, &copy, &e), &e);
 	must(stage(&w, gift, GIFT, &e), &e);
-	must(net_new(&equal, &w.f.arch, w.d, BATCH, &e), &e);
-	must(net_new(&larger, &a, w.d, BATCH, &e), &e);
+	must(graph_new(&equal, &w.f.arch, w.d, BATCH, &e), &e);
+	must(graph_new(&larger, &a, w.d, BATCH, &e), &e);
 	assert_int_equal(atomic_load(&flag), 1);
 	atomic_store(&flag, 0);
 	copy.to = to;
@@ -183,8 +183,8 @@ static void snapshots_under_way(void **state)
 	assert_int_equal(atomic_load(&flag), 1);
 	w.k->host_release(w.d, gift);
 	free(any);
-	net_free(larger);
-	net_free(equal);
+	graph_free(larger);
+	graph_free(equal);
 	arch_close(&a);
 	wire_close(&w);
 }

@@ -3,8 +3,8 @@
 #ifndef DUNLIN_TESTS_GPU_WIRE_FIXTURE_H
 #define DUNLIN_TESTS_GPU_WIRE_FIXTURE_H
 
-#include "gossip/sketch.h"
-#include "net/convert.h"
+#include "gossip/policy/sketch.h"
+#include "net/bulk/convert.h"
 #include "tests/gpu/fixture.h"
 
 #include <limits.h>
@@ -16,7 +16,7 @@ struct wire {
 	struct fixture f;
 	struct device *d;
 	const struct backend *k;
-	struct net *net;
+	struct graph *net;
 	size_t n; /* of its parameters */
 };
 
@@ -31,7 +31,7 @@ static inline void wire_init(struct wire *w)
 
 static inline void wire_close(struct wire *w)
 {
-	net_free(w->net);
+	graph_free(w->net);
 	device_close(w->d);
 	fixture_close(&w->f);
 }

@@ -4,8 +4,8 @@
 # second implementation checks too, where there is one.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "${srcdir:-.}/tests/integration/lib.sh"
-schema=$(realpath "${srcdir:-.}/agent/control.schema.json") || exit 99
-unit=$(realpath "${builddir:-.}/tests/unit") || exit 99
+schema=$(realpath "${srcdir:-.}/agent/control/control.schema.json") || exit 99
+unit=$(realpath "${builddir:-.}/tests/agent") || exit 99
 python=${PYTHON:-python3}
 
 new_key "$dir/flock.key" || exit 99

@@ -8,7 +8,7 @@
 . "${srcdir:-.}/tests/integration/lib.sh"
 rogue=$(realpath "${builddir:-.}/tests/attack/rogue") || exit 99
 # shellcheck disable=SC2034 # the scripts use it
-schema=$(realpath "${srcdir:-.}/agent/control.schema.json") || exit 99
+schema=$(realpath "${srcdir:-.}/agent/control/control.schema.json") || exit 99
 train=train
 
 # bytes FORMAT NUMBERS...: as octal escapes for printf %b.

@@ -8,8 +8,8 @@
  * "payload HEX" before we go on. Then come "hash HEX", "remote HEX", a sealed "from C" by every
  * provider of the cipher, and for the sealed line that follows "opened HEX". What it does not like
  * it answers with "refused". */
-#include "net/aead.h"
-#include "net/noise.h"
+#include "net/crypto/aead.h"
+#include "net/crypto/noise.h"
 
 #include <sodium.h>
 #include <stdio.h>

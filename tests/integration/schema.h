@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A check of JSON against a JSON Schema, for the keywords that agent/control.schema.json uses. */
-#ifndef DUNLIN_TESTS_SCHEMA_H
-#define DUNLIN_TESTS_SCHEMA_H
+/* A check of JSON against a JSON Schema, for the keywords that agent/control/control.schema.json
+ * uses. */
+#ifndef DUNLIN_TESTS_INTEGRATION_SCHEMA_H
+#define DUNLIN_TESTS_INTEGRATION_SCHEMA_H
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>

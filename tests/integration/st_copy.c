@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* st_copy IN OUT: reads a safetensors file and writes what it understood. For
  * safetensors_python.sh, which compares the two. */
-#include "model/safetensors.h"
+#include "model/io/safetensors.h"
 
 #include <stdio.h>
 

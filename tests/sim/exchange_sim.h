@@ -2,10 +2,10 @@
 /* Exchanges between agents in one process, on a clock of its own.
  *
  * Each agent is a real exchange machine with a small vector of parameters; snapshots are packed,
- * taken and added by the real loops of net/convert.h and clipped by gossip/clip.h. Played here are
- * streams that deliver in order, late, or break with what is under way, connections that cannot be
- * opened, transfers that fail, trainers that take their time, deaths and restarts. One seed decides
- * it all.
+ * taken and added by the real loops of net/bulk/convert.h and clipped by gossip/policy/clip.h.
+ * Played here are streams that deliver in order, late, or break with what is under way, connections
+ * that cannot be opened, transfers that fail, trainers that take their time, deaths and restarts.
+ * One seed decides it all.
  *
  *     exchange_sim.c    agents: what a machine's actions set off; life and death; the loop
  *     exchange_links.c  streams
@@ -17,9 +17,9 @@
 #define DUNLIN_TESTS_SIM_EXCHANGE_SIM_H
 
 #include "agent/base/rng.h"
-#include "gossip/clip.h"
-#include "gossip/exchange.h"
-#include "net/convert.h"
+#include "gossip/exchange/exchange.h"
+#include "gossip/policy/clip.h"
+#include "net/bulk/convert.h"
 #include "tests/sim/queue.h"
 
 #define XSIM_AGENTS 16

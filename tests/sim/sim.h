@@ -2,8 +2,9 @@
 /* A flock in one process, on a clock of its own.
  *
  * Each agent is a real membership core; everything around it is played here: the network, the
- * hosts' clocks, restarts, signatures, and the caller's part of the contract in gossip/gossip.h.
- * One seed decides everything, so the same seed gives the same run to the byte.
+ * hosts' clocks, restarts, signatures, and the caller's part of the contract in
+ * gossip/membership/gossip.h. One seed decides everything, so the same seed gives the same run to
+ * the byte.
  *
  *     sim.c      life: the loop, processes, what a core's actions set off
  *     network.c  what becomes of a message: datagrams, streams, who can reach whom
@@ -17,7 +18,7 @@
 #define DUNLIN_TESTS_SIM_SIM_H
 
 #include "agent/base/rng.h"
-#include "gossip/gossip.h"
+#include "gossip/membership/gossip.h"
 #include "tests/sim/queue.h"
 
 #define SIM_CANARY_BYTES 64

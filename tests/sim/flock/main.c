@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* sim_flock: whole agents by the hundred. A seed that fails prints the command that replays it with
- * its trace. --processes shares the seeds out, --stop ends at the first failure, --reach prints what
- * the seeds reached (phase × event × fault), --still runs them without training: the sum over all
- * agents must stay. */
+ * its trace. --processes shares the seeds out, --stop ends at the first failure, --reach prints
+ * what the seeds reached (phase × event × fault), --still runs them without training: the sum over
+ * all agents must stay. */
 #include "tests/sim/flock/flock_sim.h"
 
 #include <getopt.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The learner: a noisy quadratic, ½‖x − x*‖², by SGD with momentum. The optimum x* moves with the
- * run's clock, so that a state tells how old it is, and flocks that trained apart are apart. As the product's, it does what
- * it is asked for between two steps, in order, answers later, and stops by itself at the end of the
- * run. */
+ * run's clock, so that a state tells how old it is, and flocks that trained apart are apart. As the
+ * product's, it does what it is asked for between two steps, in order, answers later, and stops by
+ * itself at the end of the run. */
 #include "tests/sim/flock/flock_sim.h"
 
 #include <math.h>

@@ -255,8 +255,8 @@ void world_post(
 {
 	int k = world_find(w, to);
 	bool sent = false;
-	/* What comes after a message that could not be queued is not sent either, until the core has
-	 * heard of it: a peer would take what is left for malice. */
+	/* What comes after a message that could not be queued is not sent either, until the core
+	 * has heard of it: a peer would take what is left for malice. */
 	if (k >= 0 && w->agent[from].unsent[k] == 0 && !world_chance(w, w->full_chance)) {
 		uint32_t item = world_item(w, k, FLOCK_EVENT_MESSAGE);
 		struct fsim_item *x = world_get(w, item);

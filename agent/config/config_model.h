@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* The model part of a config. */
+#ifndef DUNLIN_AGENT_CONFIG_CONFIG_MODEL_H
+#define DUNLIN_AGENT_CONFIG_CONFIG_MODEL_H
+
+#include "agent/config/config.h"
+
+#include <cjson/cJSON.h>
+
+/* Reads {"layers": […]} into c; what is wrong goes to p and leaves c's model as it was. */
+void model_read(struct config *c, const cJSON *object, struct config_problems *p);
+
+#endif

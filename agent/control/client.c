@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/* One request, one line of answer. The socket does not block: a stopped agent, whose backlog takes
+ * connections that nobody accepts, must not hang a command, so each wait is a poll with a deadline.
+ *
+ * An agent closes its connections before it lets go of its lock and prints its last lines, so their
+ * end is not its own. The kernel says which process listens, and a pidfd says when it has ended. It
+ * is opened before anything is asked: whoever answers then is that process and not a later one with
+ * its number. Without pidfds (Linux before 5.3, or forbidden) the number is looked at again and
+ * again. If the agent's process cannot be seen from here, in another PID namespace, the end of the
+ * connection must do.
+ *
+ * What can fail: no socket (no agent of that name), a socket without a listener (it was killed),
+ * one of another user, an agent that is stopped or too busy to answer. */
+#include "agent/control/client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define END_LOOK_MS 20
+
+static int64_t clock_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static int silent(struct err *e)
+{
+	return err_set(e, ERR_NOTFOUND, "the agent does not answer: it is stopped, or very busy");
+}
+
+/* Until fd is ready for events. */
+static int await(int fd, short events, int64_t deadline, struct err *e)
+{
+	for (;;) {
+		struct pollfd p = {.fd = fd, .events = events};
+		int64_t left = deadline - clock_ms();
+		int n = left > 0 ? poll(&p, 1, (int)left) : 0;
+		if (n > 0)
+			return 0;
+		if (n == 0)
+			return silent(e);
+		if (errno != EINTR)
+			return err_errno(e, "wait for the agent");
+	}
+}
+
+static void find_process(struct client *c)
+{
+	struct ucred who;
+	socklen_t size = sizeof who;
+	if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &who, &size) || who.pid <= 0)
+		return;
+	c->pid = who.pid;
+#ifdef SYS_pidfd_open
+	c->pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
+#endif
+}
+
+int client_open(struct client *c, const char *path, struct err *e)
+{
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	*c = (struct client){.fd = -1, .pidfd = -1};
+	if (strlen(path) >= sizeof to.sun_path)
+		return err_set(e, ERR_LIMIT, "%.120s: too long for a socket's path", path);
+	strcpy(to.sun_path, path);
+	c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (c->fd < 0)
+		return err_errno(e, "open a socket");
+	if (connect(c->fd, (const struct sockaddr *)&to, sizeof to) == 0) {
+		find_process(c);
+		return 0;
+	}
+	int cause = errno;
+	client_close(c);
+	if (cause == ENOENT || cause == ENOTDIR || cause == ECONNREFUSED)
+		return err_set(e, ERR_NOTFOUND,
+		        "no agent answers at %s: start one with `dunlin agent`, or say with --name "
+		        "or "
+		        "--socket which one is meant",
+		        path);
+	if (cause == EAGAIN)
+		return silent(e);
+	errno = cause;
+	return err_errno(e, "%s", path);
+}
+
+void client_close(struct client *c)
+{
+	if (c->fd >= 0)
+		close(c->fd);
+	if (c->pidfd >= 0)
+		close(c->pidfd);
+	c->fd = c->pidfd = -1;
+}
+
+static int send_all(
+        const struct client *c, const char *data, size_t len, int64_t deadline, struct err *e)
+{
+	while (len > 0) {
+		ssize_t n = send(c->fd, data, len, MSG_NOSIGNAL);
+		if (n < 0 && errno == EAGAIN) {
+			int rc = await(c->fd, POLLOUT, deadline, e);
+			if (rc)
+				return rc;
+		} else if (n < 0 && errno != EINTR) {
+			return err_errno(e, "ask the agent");
+		} else if (n > 0) {
+			data += n;
+			len -= (size_t)n;
+		}
+	}
+	return 0;
+}
+
+/* One read, waited for. 0 bytes: the agent has closed the connection. */
+static int receive(
+        const struct client *c, char *out, size_t size, size_t *n, int64_t deadline, struct err *e)
+{
+	for (;;) {
+		int rc = await(c->fd, POLLIN, deadline, e);
+		if (rc)
+			return rc;
+		ssize_t got = recv(c->fd, out, size, 0);
+		if (got < 0 && (errno == EINTR || errno == EAGAIN))
+			continue;
+		if (got < 0 && errno != ECONNRESET)
+			return err_errno(e, "hear the agent");
+		*n = got > 0 ? (size_t)got : 0;
+		return 0;
+	}
+}
+
+int client_ask(struct client *c, const char *request, struct buf *answer, struct err *e)
+{
+	char part[65536], *end = NULL;
+	int rc = send_all(c, request, strlen(request), clock_ms() + CLIENT_WAIT_MS, e);
+	if (rc == 0)
+		rc = send_all(c, "\n", 1, clock_ms() + CLIENT_WAIT_MS, e);
+	while (rc == 0 && !end) {
+		size_t n;
+		/* A long answer comes in pieces, each of them in time. */
+		rc = receive(c, part, sizeof part, &n, clock_ms() + CLIENT_WAIT_MS, e);
+		if (rc)
+			break;
+		if (n == 0)
+			return err_set(e, ERR_NOTFOUND, "the agent ended before it answered");
+		end = memchr(part, '\n', n);
+		rc = buf_append(answer, part, end ? (size_t)(end - part) : n);
+		if (rc)
+			err_set(e, rc, "the agent's answer: %s", err_text(rc));
+	}
+	return rc;
+}
+
+int client_wait_end(struct client *c, int64_t wait_ms, struct err *e)
+{
+	int64_t deadline = clock_ms() + wait_ms;
+	char part[4096];
+	size_t n = 1;
+	int rc = 0;
+	if (c->pidfd >= 0)
+		return await(c->pidfd, POLLIN, deadline, e);
+	while (rc == 0 && n > 0)
+		rc = receive(c, part, sizeof part, &n, deadline, e);
+	while (rc == 0 && c->pid > 0 && kill(c->pid, 0) == 0) {
+		if (clock_ms() >= deadline)
+			return silent(e);
+		poll(NULL, 0, END_LOOK_MS);
+	}
+	return rc;
+}

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: MIT */
+/* From a line of JSON to a line of JSON; no socket, so that tests and a fuzzer can ask anything.
+ *
+ * Most answers are small and printed at once. That of `peers` is not: thousands of members take
+ * milliseconds to print, more than the loop may be held up. So what is known is copied first, which
+ * is quick and a view of one moment, and printed in slices later.
+ *
+ * What can fail is the request, which is answered with an error, or memory. */
+#include "agent/control/control.h"
+
+#include "agent/config/options.h"
+#include "agent/control/control_flock.h"
+#include "agent/json/jsonout.h"
+#include "agent/json/jsontext.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum control_cmd {
+	CTL_STATUS,
+	CTL_PEERS,
+	CTL_LEDGER,
+	CTL_EXCHANGES,
+	CTL_PAUSE,
+	CTL_RESUME,
+	CTL_CHECKPOINT,
+	CTL_LEAVE,
+	CTL_VERSION,
+	CTL_CMDS
+};
+static const char *const cmds[CTL_CMDS + 1] = {"status", "peers", "ledger", "exchanges", "pause",
+        "resume", "checkpoint", "leave", "version", NULL};
+#define CMDS "status, peers, ledger, exchanges, pause, resume, checkpoint, leave, version"
+#define HEALTH_POOR 4 /* of GOSSIP_HEALTH_MAX: worth a word */
+#define NO_TRAINING "this agent trains nothing (--no-train)"
+
+static const char *const states[] = {"alive", "suspect", "dead", "left"};
+_Static_assert(MEMBER_LEFT == 3, "the list above follows its enum");
+
+struct control_row {
+	struct peer_id id;
+	struct peer_addrs addrs;
+	struct peer_addr in_use;
+	uint8_t state;
+	bool connected, unreachable, dialable;
+	uint16_t protocol_min, protocol_max;
+	float loss;
+	uint64_t since_ms, step, samples, generation, incarnation;
+};
+
+/* ---- status */
+
+static int print_addrs(const struct peer_addrs *a, struct buf *out)
+{
+	char text[64];
+	int rc = buf_printf(out, ",\"addrs\":[");
+	for (int i = 0; i < a->n && rc == 0; i++)
+		rc = buf_printf(out, "%s\"%s\"", i ? "," : "", peer_addr_text(&a->at[i], text));
+	return rc ? rc : buf_printf(out, "]");
+}
+
+static int print_agent(const struct control_view *v, struct buf *out)
+{
+	const struct member_record *self = gossip_self(v->gossip);
+	char id[ID_HEX], listen[64], advertise[64];
+	id_hex(&self->id, id);
+	int rc = buf_printf(out, ",\"name\":");
+	if (rc == 0)
+		rc = buf_json_string(out, v->name);
+	if (rc)
+		return rc;
+	rc = buf_printf(out,
+	        ",\"id\":\"%s\",\"version\":\"%s\",\"protocol\":[%u,%u],\"generation\":%" PRIu64
+	        ",\"uptime_s\":%.3f,\"listen\":\"%s\",\"advertise\":\"%s\",\"dialable\":%s,"
+	        "\"profile\":\"%s\"",
+	        id, v->version, self->protocol_min, self->protocol_max, self->generation,
+	        (double)v->uptime_ms / 1000, peer_addr_text(&v->listen, listen),
+	        peer_addr_text(&self->addrs.at[0], advertise), self->dialable ? "true" : "false",
+	        v->wan ? "wan" : "lan");
+	return rc ? rc : print_addrs(&self->addrs, out);
+}
+
+static int print_membership(const struct control_view *v, struct buf *out)
+{
+	const struct gossip *g = v->gossip;
+	struct gossip_counters c = gossip_counters(g);
+	return buf_printf(out,
+	        ",\"peers\":{\"alive\":%u,\"suspect\":%u,\"dead\":%u,\"left\":%u},"
+	        "\"clock\":%" PRIu64 ",\"membership\":{\"refused\":%" PRIu64 ",\"evicted\":%" PRIu64
+	        ",\"dropped_relays\":%" PRIu64 ",\"dropped_syncs\":%" PRIu64
+	        ",\"dropped_notices\":%" PRIu64 ",\"refutations\":%" PRIu64 ",\"probes\":%" PRIu64
+	        ",\"probes_failed\":%" PRIu64 ",\"time_jumps\":%" PRIu64 "}",
+	        gossip_count_state(g, MEMBER_ALIVE), gossip_count_state(g, MEMBER_SUSPECT),
+	        gossip_count_state(g, MEMBER_DEAD), gossip_count_state(g, MEMBER_LEFT),
+	        gossip_clock(g), c.refused, c.evicted, c.dropped_relays, c.dropped_syncs,
+	        c.dropped_notices, c.refutations, c.probes, c.probes_failed, c.time_jumps);
+}
+
+static int print_loop_and_net(const struct control_view *v, struct buf *out)
+{
+	const struct transport_counters *n = &v->net;
+	return buf_printf(out,
+	        ",\"loop\":{\"lag_us_last\":%" PRIu64 ",\"lag_us_p99\":%" PRIu64
+	        ",\"lag_us_max\":%" PRIu64 ",\"slow_callbacks\":%" PRIu64
+	        "},\"net\":{\"bytes_sent\":%" PRIu64 ",\"bytes_received\":%" PRIu64
+	        ",\"datagrams_sent\":%" PRIu64 ",\"datagrams_received\":%" PRIu64
+	        ",\"datagrams_refused\":%" PRIu64 ",\"streams_dialled\":%" PRIu64
+	        ",\"streams_accepted\":%" PRIu64 ",\"handshakes_failed\":%" PRIu64
+	        ",\"strangers_refused\":%" PRIu64 ",\"messages_dropped\":%" PRIu64
+	        ",\"connections\":%u,\"half_open\":%u},\"rss_kb\":%" PRIu64,
+	        v->lag.last_us, v->lag.p99_us, v->lag.max_us, v->lag.slow_callbacks, n->bytes_sent,
+	        n->bytes_received, n->datagrams_sent, n->datagrams_received, n->datagrams_refused,
+	        n->streams_dialled, n->streams_accepted, n->handshakes_failed, n->strangers_refused,
+	        n->messages_dropped, n->connections, n->half_open, v->rss_kb);
+}
+
+/* For an agent that keeps membership and nothing else; a flock has its own words. */
+static const char *membership_words(const struct gossip *g)
+{
+	if (gossip_health(g) >= HEALTH_POOR)
+		return "slow to answer: this machine or its network is overloaded";
+	if (gossip_count_state(g, MEMBER_ALIVE) == 0)
+		return gossip_count(g) ? "no peer is alive: looking for them"
+		                       : "no peers yet: looking for them";
+	if (gossip_count_state(g, MEMBER_SUSPECT) > 0)
+		return "keeps membership only; some peers do not answer at the moment";
+	return "keeps membership only; all is well";
+}
+
+static int print_health_and_flock(const struct control_view *v, struct buf *out)
+{
+	struct json_out j = {.buf = out};
+	json_open(&j, "health", '{');
+	json_count(&j, "score", gossip_health(v->gossip));
+	json_text(&j, "words", v->flock ? v->flock->health : membership_words(v->gossip));
+	json_close(&j, '}');
+	control__flock(&j, v->flock, v->now_ms);
+	return j.rc;
+}
+
+/* ---- peers */
+
+static int take_rows(const struct control_view *v, struct control_rows *rows)
+{
+	uint32_t n = gossip_count(v->gossip);
+	*rows = (struct control_rows){.n = n};
+	rows->row = malloc((n + 1) * sizeof *rows->row);
+	if (!rows->row)
+		return ERR_NOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		struct member_view m = gossip_member(v->gossip, i);
+		rows->row[i] = (struct control_row){.id = m.record.id,
+		        .addrs = m.record.addrs,
+		        .in_use = m.addrs.n > 0 ? m.addrs.at[0] : (struct peer_addr){0},
+		        .state = m.state,
+		        .connected = m.connected,
+		        .unreachable = m.unreachable,
+		        .dialable = m.record.dialable,
+		        .protocol_min = m.record.protocol_min,
+		        .protocol_max = m.record.protocol_max,
+		        .loss = m.record.status.loss,
+		        .since_ms = v->now_ms > m.since_ms ? v->now_ms - m.since_ms : 0,
+		        .step = m.record.status.step,
+		        .samples = m.record.status.samples,
+		        .generation = m.record.generation,
+		        .incarnation = m.record.incarnation};
+	}
+	return 0;
+}
+
+void control_rows_close(struct control_rows *rows)
+{
+	free(rows->row);
+	*rows = (struct control_rows){0};
+}
+
+static int print_row(const struct control_row *r, bool first, struct buf *out)
+{
+	char id[ID_HEX], addr[64], loss[32] = "null"; /* JSON has no NaN */
+	id_hex(&r->id, id);
+	if (isfinite(r->loss))
+		snprintf(loss, sizeof loss, "%.6g", (double)r->loss);
+	int rc = buf_printf(out,
+	        "%s{\"id\":\"%s\",\"addr\":\"%s\",\"state\":\"%s\",\"since_s\":%" PRIu64 ".%03u,"
+	        "\"connected\":%s,\"unreachable\":%s,\"dialable\":%s,\"protocol\":[%u,%u],"
+	        "\"step\":%" PRIu64 ",\"samples\":%" PRIu64 ",\"loss\":%s,\"generation\":%" PRIu64
+	        ",\"incarnation\":%" PRIu64,
+	        first ? "" : ",", id, peer_addr_text(&r->in_use, addr), states[r->state & 3],
+	        r->since_ms / 1000, (unsigned)(r->since_ms % 1000), r->connected ? "true" : "false",
+	        r->unreachable ? "true" : "false", r->dialable ? "true" : "false", r->protocol_min,
+	        r->protocol_max, r->step, r->samples, loss, r->generation, r->incarnation);
+	if (rc == 0)
+		rc = print_addrs(&r->addrs, out);
+	return rc ? rc : buf_printf(out, "}");
+}
+
+int control_rows_print(struct control_rows *rows, uint32_t max, struct buf *out)
+{
+	int rc = 0;
+	for (uint32_t i = 0; i < max && rows->at < rows->n && rc == 0; i++, rows->at++)
+		rc = print_row(&rows->row[rows->at], rows->at == 0, out);
+	if (rc == 0 && rows->at == rows->n) {
+		rc = buf_printf(out, "]}\n");
+		control_rows_close(rows);
+	}
+	return rc;
+}
+
+/* ---- requests */
+
+struct request {
+	enum control_cmd cmd;
+	const cJSON *tag; /* borrowed from the tree; NULL: none */
+	uint32_t max;     /* of entries */
+};
+
+static int find_cmd(const cJSON *cmd, struct request *r, char why[256])
+{
+	char shown[JSON_SHOWN];
+	if (!cJSON_IsString(cmd)) {
+		snprintf(why, 256, "cmd wants one of " CMDS);
+		return ERR_FORMAT;
+	}
+	for (int i = 0; i < CTL_CMDS; i++)
+		if (strcmp(cmds[i], cmd->valuestring) == 0) {
+			r->cmd = (enum control_cmd)i;
+			return 0;
+		}
+	const char *meant = nearest(cmd->valuestring, cmds);
+	snprintf(why, 256, "unknown cmd \"%s\"; %s%s%s", json_shown(cmd->valuestring, shown),
+	        meant ? "did you mean \"" : "there are ", meant ? meant : CMDS, meant ? "\"?" : "");
+	return ERR_FORMAT;
+}
+
+static int read_max(const cJSON *max, struct request *r, char why[256])
+{
+	r->max = CONTROL_ENTRIES;
+	if (!max)
+		return 0;
+	if (r->cmd != CTL_LEDGER && r->cmd != CTL_EXCHANGES) {
+		snprintf(why, 256, "\"max\" is for ledger and exchanges");
+		return ERR_FORMAT;
+	}
+	double n = cJSON_IsNumber(max) ? max->valuedouble : 0;
+	if (!(n >= 1 && n <= LEDGER_ENTRIES) || n != floor(n)) {
+		snprintf(why, 256, "max wants a whole number from 1 to %d", LEDGER_ENTRIES);
+		return ERR_FORMAT;
+	}
+	r->max = (uint32_t)n;
+	return 0;
+}
+
+/* What is wrong with it goes into why. */
+static int read_request(const cJSON *root, struct request *r, char why[256])
+{
+	static const char *const names[] = {"cmd", "tag", "max"};
+	const cJSON *met[3] = {NULL};
+	char shown[JSON_SHOWN];
+	*r = (struct request){0};
+	if (!cJSON_IsObject(root)) {
+		snprintf(why, 256, "a request is an object, {\"cmd\":\"status\"}, not %s",
+		        json_kind(root));
+		return ERR_FORMAT;
+	}
+	for (const cJSON *m = root->child; m; m = m->next) {
+		int i = 0;
+		while (i < 3 && strcmp(m->string, names[i]) != 0)
+			i++;
+		if (i == 3 || met[i]) {
+			snprintf(why, 256,
+			        "\"%s\" is %s; a request has a cmd and perhaps a tag, and a max "
+			        "in ledger and exchanges",
+			        json_shown(m->string, shown), i < 3 ? "given twice" : "unknown");
+			return ERR_FORMAT;
+		}
+		met[i] = m;
+		if (i == 1 && (cJSON_IsString(m) || cJSON_IsNumber(m)))
+			r->tag = m; /* comes back whatever else is wrong */
+	}
+	if (met[1] && !r->tag) {
+		snprintf(why, 256, "tag wants a string or a number");
+		return ERR_FORMAT;
+	}
+	int rc = find_cmd(met[0], r, why);
+	return rc ? rc : read_max(met[2], r, why);
+}
+
+static int print_tag(const cJSON *tag, struct buf *out)
+{
+	char text[REAL_TEXT];
+	if (!tag)
+		return 0;
+	int rc = buf_printf(out, ",\"tag\":");
+	if (rc)
+		return rc;
+	return cJSON_IsString(tag) ? buf_json_string(out, tag->valuestring)
+	                           : buf_printf(out, "%s", real_text(tag->valuedouble, text));
+}
+
+/* {"ok":false,"error":why} with the tag, and a newline. */
+static int print_refusal(const cJSON *tag, const char *why, struct buf *out)
+{
+	int rc = buf_printf(out, "{\"ok\":false");
+	if (rc == 0)
+		rc = print_tag(tag, out);
+	if (rc == 0)
+		rc = buf_printf(out, ",\"error\":");
+	if (rc == 0)
+		rc = buf_json_string(out, why);
+	return rc ? rc : buf_printf(out, "}\n");
+}
+
+int control_error(struct buf *out, const char *text)
+{
+	return print_refusal(NULL, text, out);
+}
+
+/* What an act is answered with, once it was accepted. */
+static int print_acted(const struct request *r, const struct agent_view *f, struct buf *out)
+{
+	struct json_out j = {.buf = out};
+	json_count(&j, "step", f->core.step);
+	if (r->cmd == CTL_CHECKPOINT) {
+		/* For whoever waits: a newer one is there when either has grown. */
+		if (f->core.saved_step)
+			json_count(&j, "last", f->core.saved_step);
+		else
+			json_null(&j, "last");
+		json_count(&j, "count", f->core.saves);
+	}
+	return j.rc;
+}
+
+static int print_lists(const struct control_view *v, const struct request *r, struct buf *out)
+{
+	struct json_out j = {.buf = out};
+	(r->cmd == CTL_LEDGER ? control__ledger : control__exchanges)(
+	        &j, v->flock, r->max, v->now_ms);
+	return j.rc;
+}
+
+static int print_answer(const struct control_view *v, const struct request *r, struct buf *out,
+        struct control_rows *rows, enum control_then *then)
+{
+	int rc = buf_printf(out, "{\"ok\":true");
+	if (rc == 0)
+		rc = print_tag(r->tag, out);
+	if (rc)
+		return rc;
+	switch (r->cmd) {
+	case CTL_STATUS:
+		if ((rc = print_agent(v, out)) || (rc = print_membership(v, out)) ||
+		        (rc = print_loop_and_net(v, out)))
+			return rc;
+		rc = print_health_and_flock(v, out);
+		break;
+	case CTL_PEERS:
+		*then = CONTROL_THEN_ROWS;
+		rc = buf_printf(out, ",\"peers\":[");
+		return rc ? rc : take_rows(v, rows);
+	case CTL_LEDGER:
+	case CTL_EXCHANGES:
+		rc = print_lists(v, r, out);
+		break;
+	case CTL_PAUSE:
+	case CTL_RESUME:
+	case CTL_CHECKPOINT:
+		rc = print_acted(r, v->flock, out);
+		break;
+	case CTL_LEAVE:
+		*then = CONTROL_THEN_LEAVE;
+		rc = print_agent(v, out);
+		if (rc == 0)
+			rc = buf_printf(out, ",\"leave_s\":%.3f", v->leave_s);
+		break;
+	case CTL_VERSION:
+		rc = buf_printf(out, ",\"version\":\"%s\",\"protocol\":[%u,%u]", v->version,
+		        gossip_self(v->gossip)->protocol_min, gossip_self(v->gossip)->protocol_max);
+		break;
+	case CTL_CMDS:
+		break;
+	}
+	return rc ? rc : buf_printf(out, "}\n");
+}
+
+/* What must be before there is anything to answer: a flock for those that tell of one, and its
+ * consent to an act. */
+static int do_request(const struct control_config *c, const struct control_view *v,
+        const struct request *r, char why[256])
+{
+	static const int acts[CTL_CMDS] = {[CTL_PAUSE] = CONTROL_PAUSE,
+	        [CTL_RESUME] = CONTROL_RESUME,
+	        [CTL_CHECKPOINT] = CONTROL_CHECKPOINT};
+	bool act = r->cmd == CTL_PAUSE || r->cmd == CTL_RESUME || r->cmd == CTL_CHECKPOINT;
+	struct err e = {0};
+	if (!act && r->cmd != CTL_LEDGER && r->cmd != CTL_EXCHANGES)
+		return 0;
+	if (!v->flock) {
+		snprintf(why, 256, NO_TRAINING);
+		return ERR_INVALID;
+	}
+	int rc = act ? c->act_cb(c->arg, (enum control_act)acts[r->cmd], &e) : 0;
+	if (rc)
+		snprintf(why, 256, "%s", e.msg);
+	return rc;
+}
+
+int control_answer(const struct control_config *c, const struct control_view *v, const char *line,
+        size_t len, struct buf *out, struct control_rows *rows, enum control_then *then)
+{
+	struct json_fault f;
+	struct request r;
+	char why[256];
+	*then = CONTROL_THEN_NOTHING;
+	*rows = (struct control_rows){0};
+	cJSON *root = json_parse(line, len, false, &f);
+	if (!root) {
+		snprintf(why, sizeof why, "not JSON: column %d: %s", f.column, f.text);
+		return control_error(out, why);
+	}
+	int rc = read_request(root, &r, why);
+	if (rc == 0)
+		rc = do_request(c, v, &r, why);
+	rc = rc ? print_refusal(r.tag, why, out) : print_answer(v, &r, out, rows, then);
+	cJSON_Delete(root);
+	return rc;
+}

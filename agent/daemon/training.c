@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/* The happy path: the learner reads data and builds the model, the folder is locked, the newest
+ * whole checkpoint in it is taken, and the flock is made, which knows by the clock whether that
+ * state is still worth anything.
+ *
+ * A checkpoint of another model is an error: the user has to say where this one is to go. */
+#include "agent/daemon/training.h"
+
+#include "agent/base/exit_code.h"
+#include "agent/base/log.h"
+#include "agent/config/paths.h"
+#include "agent/train/resume.h"
+#include "net/bulk/convert.h"
+
+#include <inttypes.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define FRESH_STEPS 100 /* an agent that has trained so many batches has something to give */
+
+static int resume(struct training *t, bool *resumed, struct err *e)
+{
+	struct trainer *trainer = learner_trainer(t->learner);
+	const struct checkpoint_origin *o = &trainer->origin;
+	char path[RUN_DIR_PATH];
+	int rc = resume_newest(trainer, &t->dir, path, e);
+	if (rc)
+		return rc == ERR_NOTFOUND ? 0 : rc;
+	log_info("resumed %s: step %" PRIu64 ", %" PRIu64 " samples of our own", path,
+	        trainer->step, trainer->samples);
+	if (o->before_samples > 0)
+		log_info("the %" PRIu64 " samples before them are %.12s's, whose checkpoint it was",
+		        o->before_samples, o->before);
+	*resumed = true;
+	return 0;
+}
+
+static uint64_t hash(const void *bytes, size_t len)
+{
+	uint8_t out[8];
+	uint64_t h;
+	crypto_generichash(out, sizeof out, bytes, len, NULL, 0);
+	memcpy(&h, out, sizeof h);
+	return h;
+}
+
+/* Of the initial weights, wherever they came from: all agents of a run must begin with the same. */
+static int hash_init(const struct training *t, uint64_t *out, struct err *e)
+{
+	struct trainer *trainer = learner_trainer(t->learner);
+	size_t bytes = trainer->arch.n_total * sizeof(float);
+	float *values = malloc(bytes);
+	uint8_t h[crypto_generichash_BYTES];
+	if (!values)
+		return err_set(e, ERR_NOMEM, "no memory for %zu parameters", trainer->arch.n_total);
+	graph_get_params(trainer->net, values);
+	crypto_generichash(h, sizeof h, (const uint8_t *)values, bytes, NULL, 0);
+	memcpy(out, h, sizeof *out);
+	free(values);
+	return 0;
+}
+
+/* A key is random: its first bytes are a number that no other agent has. */
+static uint64_t number_of(const struct peer_id *id)
+{
+	uint64_t n = 0;
+	for (int i = 0; i < 8; i++)
+		n = n << 8 | id->bytes[i];
+	return n;
+}
+
+/* What must be equal at every agent of the run. */
+static int read_manifest(
+        const struct training *t, const struct config *c, struct manifest *m, struct err *e)
+{
+	const struct trainer *trainer = learner_trainer(t->learner);
+	struct buf model;
+	_Static_assert(OPTIM_SGD == 0 && OPTIM_ADAMW == 1, "manifest.c has their names");
+	*m = (struct manifest){.run = hash(c->gossip.run, strlen(c->gossip.run)),
+	        .count = trainer->arch.n_total,
+	        .total = learner_total(t->learner),
+	        .optimizer = c->train.optim.kind,
+	        .mode = (uint64_t)c->gossip.exchange,
+	        .formats = (1u << CONVERT_FORMATS) - 1};
+	buf_init(&model, LIMIT_SAFETENSORS_HEADER);
+	int rc = arch_print(&trainer->arch, &model);
+	if (rc)
+		err_set(e, rc, "%s", err_text(rc));
+	else
+		m->model = hash(model.data, model.len);
+	buf_close(&model);
+	return rc ? rc : hash_init(t, &m->init, e);
+}
+
+static int open_learner(struct training *t, const struct config *c, uv_loop_t *loop,
+        const struct peer_id *self, int *status, struct err *e)
+{
+	enum trainer_part part = TRAINER_DATA;
+	struct learner_config lc = {.loop = loop,
+	        .config = c,
+	        .dir = &t->dir,
+	        .identity = number_of(self),
+	        .layer_norms = c->gossip.gate == GATE_SELSYNC};
+	int rc = learner_open(&t->learner, &lc, &part, e);
+	if (rc) {
+		*status = exit_code(rc, part == TRAINER_DATA    ? EXIT_DATA
+		                        : part == TRAINER_MODEL ? EXIT_CONFIG
+		                                                : EXIT_DEVICE);
+		return rc;
+	}
+	*status = EXIT_MODEL;
+	if (c->run.init_from[0])
+		rc = trainer_init_from(learner_trainer(t->learner), c->run.init_from, e);
+	return rc;
+}
+
+/* What was trained is an agent's in a run: another identity in the same folder begins at 0. */
+static uint64_t progress_key(const struct manifest *m, const struct peer_id *self)
+{
+	uint64_t id;
+	memcpy(&id, self->bytes, sizeof id);
+	return rng_mix(manifest_hash(m), id, 0);
+}
+
+static void set_origin(const struct training *t, const struct config *c, const struct peer_id *self,
+        const struct manifest *m)
+{
+	struct checkpoint_origin o = {.manifest = *m};
+	_Static_assert(CHECKPOINT_ID == 2 * sizeof self->bytes + 1, "an id fits");
+	memcpy(o.run, c->gossip.run, sizeof o.run);
+	sodium_bin2hex(o.owner, sizeof o.owner, self->bytes, sizeof self->bytes);
+	trainer_set_origin(learner_trainer(t->learner), &o);
+}
+
+static struct gate_config gate_settings(const struct config *c, uint64_t exchange_bytes)
+{
+	return (struct gate_config){.mode = (enum gate_mode)c->gossip.gate,
+	        .delta = c->gossip.delta,
+	        .smooth = c->gossip.gate == GATE_SELSYNC ? 0.01 : 0.16,
+	        .warm = 25,
+	        .every = (uint32_t)c->gossip.every,
+	        .chance = c->gossip.chance,
+	        .exchanges_per_s = c->gossip.exchanges_per_s,
+	        .bytes_per_s = c->gossip.bytes_per_s,
+	        .bytes_per_day = c->gossip.bytes_per_day,
+	        .incoming_share = c->gossip.incoming_share,
+	        .cap_bytes_per_s = c->gossip.upload_cap,
+	        .silence_steps = (uint64_t)c->gossip.silence_steps,
+	        .silence_ms = (uint64_t)(c->gossip.silence_s * 1000),
+	        .exchange_bytes = exchange_bytes};
+}
+
+static void read_settings(struct training *t, const struct config *c)
+{
+	const struct trainer *trainer = learner_trainer(t->learner);
+	struct flock_config *f = &t->core;
+	f->n_groups = (uint8_t)learner_groups(t->learner)->n;
+	f->optimizer = (uint8_t)c->train.optim.kind;
+	f->vectors = (uint8_t)trainer_vectors(trainer);
+	f->evaluates = trainer_evaluates(trainer);
+	f->peer_rate = c->gossip.peer_rate;
+	f->mode = (uint8_t)c->gossip.exchange;
+	f->format = (uint8_t)c->gossip.wire;
+	f->n_formats = CONVERT_FORMATS;
+	for (int i = 0; i < CONVERT_FORMATS; i++)
+		f->exchange_bytes[i] = f->manifest.count * convert_word((enum convert_format)i);
+	f->gate = gate_settings(c, f->exchange_bytes[f->format]);
+	f->beta = (float)c->gossip.beta;
+	f->stale = c->gossip.stale;
+	f->fresh = FRESH_STEPS * (uint64_t)(c->train.batch * c->train.accumulate);
+	f->join_ms = (uint64_t)(c->gossip.join_s * 1000);
+	f->merge_ms = (uint64_t)(c->gossip.merge_s * 1000);
+	f->stay_ms = (uint64_t)(c->gossip.stay_s * 1000);
+	f->leave_ms = (uint64_t)(c->agent.leave_s * 1000);
+}
+
+/* What was done before: by the checkpoint, and beyond it by the state directory. */
+static void read_progress(
+        struct training *t, const struct peer_id *self, const struct state_dir *state)
+{
+	const struct trainer *trainer = learner_trainer(t->learner);
+	struct flock_config *f = &t->core;
+	struct state_dir_progress p;
+	state_dir_load_progress(state, &p);
+	t->progress = progress_key(&f->manifest, self);
+	f->resumed = t->resumed;
+	f->step = trainer->step;
+	f->samples = trainer->samples;
+	f->others = trainer->others;
+	if (p.run == t->progress && p.samples > trainer->samples)
+		f->samples_before = p.samples - trainer->samples;
+	f->quota = (struct gate_quota){p.day_start_s, p.day_bytes};
+}
+
+int training_open(struct training *t, const struct config *c, uv_loop_t *loop,
+        const struct peer_id *self, const struct state_dir *state, int *status, struct err *e)
+{
+	*t = (struct training){.dir = {.lock = -1}};
+	if (!c->agent.train)
+		return 0;
+	int rc = open_learner(t, c, loop, self, status, e);
+	if (rc)
+		goto out;
+	rc = read_manifest(t, c, &t->core.manifest, e);
+	*status = EXIT_FAILED;
+	if (rc == 0)
+		set_origin(t, c, self, &t->core.manifest);
+	if (rc == 0)
+		rc = paths_out(c, true, t->out, e);
+	if (rc == 0)
+		rc = run_dir_open(&t->dir, t->out, e);
+	if (rc)
+		goto out;
+	*status = EXIT_MODEL;
+	rc = resume(t, &t->resumed, e);
+	if (rc)
+		goto out;
+	*status = EXIT_FAILED;
+	read_settings(t, c);
+	read_progress(t, self, state);
+	rc = gate_check(&t->core.gate, e);
+out:
+	if (rc) {
+		*status = exit_code(rc, *status);
+		training_close(t);
+	}
+	return rc;
+}
+
+void training_close(struct training *t)
+{
+	if (t->learner)
+		learner_free(t->learner);
+	if (t->dir.lock >= 0)
+		run_dir_close(&t->dir);
+	*t = (struct training){.dir = {.lock = -1}};
+}
+
+struct gossip_departed training_departed(const struct training *t)
+{
+	const struct checkpoint_origin *o = &learner_trainer(t->learner)->origin;
+	struct gossip_departed d = {.samples = o->before_samples};
+	size_t len = 0;
+	if (sodium_hex2bin(d.id.bytes, sizeof d.id.bytes, o->before, strlen(o->before), NULL, &len,
+	            NULL) != 0 ||
+	        len != sizeof d.id.bytes)
+		d.samples = 0;
+	return d;
+}
+
+struct state_dir_progress training_progress(const struct training *t, const struct flock *core)
+{
+	struct gate_quota q = flock_quota(core, (uint64_t)time(NULL));
+	return (struct state_dir_progress){.run = t->progress,
+	        .samples = flock_samples(core),
+	        .day_start_s = q.day_start_s,
+	        .day_bytes = q.bytes};
+}
+
+static void print_eval(const char *what, const struct flock_eval *v)
+{
+	printf("%s model: test loss %.4f, accuracy %.2f%% (%" PRId64 " of %" PRId64 ")\n", what,
+	        v->loss, 100.0 * (double)v->correct / (double)v->count, v->correct, v->count);
+}
+
+void training_print(const struct training *t, const struct driver *d)
+{
+	struct agent_view a;
+	driver_view(d, &a);
+	const struct flock_view v = a.core;
+	if (v.has_local)
+		print_eval("local", &v.local);
+	if (v.has_merged)
+		print_eval("merged", &v.merged);
+	if (a.has_validation && a.validation.best_step > 0)
+		printf("best validation loss %.4f at step %" PRIu64 ": %s/best.safetensors\n",
+		        a.validation.best_loss, a.validation.best_step, t->out);
+	printf("trained %" PRIu64 " samples of the run's %" PRIu64 "; %" PRIu64
+	       " exchanges, %.1f MB sent\n",
+	        v.samples, v.clock, v.counts.begun + v.counts.taken,
+	        (double)v.counts.bytes_sent / 1e6);
+	if (v.finished)
+		printf("weights: %s/final.safetensors\n", t->out);
+	else if (v.saves > 0)
+		printf("checkpoint of step %" PRIu64 " in %s\n", v.saved_step, t->out);
+}

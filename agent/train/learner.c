@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT */
+/* The loop's side of a learner: what it asks for, and what it hears.
+ *
+ * The happy path: learner_open starts the thread and waits for its trainer, learner_begin makes the
+ * wake-up. A request is copied into a queue under a lock that nobody holds for longer than a copy;
+ * the thread finds it between two steps and puts it, with its outcome, into the queue of answers.
+ * One wake-up stands for any number of steps and answers, so each takes all there is: first the
+ * steps, then the answers that were there before them, so that whoever hears of a snapshot of step
+ * 70 has heard of step 70.
+ *
+ * No answer can be lost: there is room for one to every request that may be outstanding and for one
+ * of each kind that comes unasked. What can fail is told in the callbacks; here only learner_open
+ * can. */
+#include "agent/base/thread.h"
+#include "agent/train/learner_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEAR_AT_ONCE 64 /* steps handed to steps_cb in one call, at most */
+
+/* Weight tensors lie in [0, n_decay) in the order of the views, all else that is trained behind. */
+static void make_groups(struct learner_groups *g, const struct arch *a)
+{
+	const int room = a->n_train > a->n_decay ? EXCHANGE_GROUPS_MAX - 1 : EXCHANGE_GROUPS_MAX;
+	int weights = 0, seen = 0;
+	size_t end = 0;
+
+	for (int i = 0; i < a->n_views; i++)
+		weights += a->views[i].group == PARAM_WEIGHT;
+	const int n = weights < room ? weights : room;
+
+	g->n = 0;
+	for (int i = 0; i < a->n_views; i++) {
+		const struct param_view *v = &a->views[i];
+
+		if (v->group != PARAM_WEIGHT)
+			continue;
+		assert(v->offset == end);
+		end += v->count;
+		seen++;
+		/* Group g ends with weight number (g + 1)·weights/n. */
+		if (seen == (g->n + 1) * weights / n)
+			g->end[g->n++] = end;
+	}
+	assert(g->n == n && end == a->n_decay);
+	if (a->n_train > a->n_decay)
+		g->end[g->n++] = a->n_train;
+}
+
+static void poke(struct learner *l)
+{
+	pthread_mutex_lock(&l->lock);
+	l->poked = true;
+	pthread_cond_broadcast(&l->changed);
+	pthread_mutex_unlock(&l->lock);
+}
+
+int learner_open(struct learner **out, const struct learner_config *c, enum trainer_part *part,
+        struct err *e)
+{
+	struct learner *l = calloc(1, sizeof *l);
+
+	*out = NULL;
+	if (part != NULL)
+		*part = TRAINER_DEVICE;
+	if (l == NULL)
+		return err_set(e, ERR_NOMEM, "no memory for a learner");
+	l->c = *c;
+	l->metrics.fd = -1;
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_cond_init(&l->changed, NULL);
+	if (thread_start(&l->thread, learner__thread, l) != 0) {
+		l->joined = true;
+		learner_free(l);
+		return err_set(e, ERR_SYSTEM, "no thread to train on");
+	}
+	pthread_mutex_lock(&l->lock);
+	while (!l->opened)
+		pthread_cond_wait(&l->changed, &l->lock);
+	pthread_mutex_unlock(&l->lock);
+	if (l->open_err.code != 0) {
+		int rc = l->open_err.code;
+
+		if (part != NULL)
+			*part = l->part;
+		if (e != NULL)
+			*e = l->open_err;
+		learner_free(l);
+		return rc;
+	}
+	make_groups(&l->groups, &l->trainer->arch);
+	*out = l;
+	return 0;
+}
+
+void learner_set_callbacks(struct learner *l, const struct learner_callbacks *c)
+{
+	assert(!l->begun);
+	l->c.callbacks = *c;
+}
+
+struct trainer *learner_trainer(struct learner *l)
+{
+	return l->trainer;
+}
+
+const struct learner_groups *learner_groups(const struct learner *l)
+{
+	return &l->groups;
+}
+
+void *learner_buffer(struct learner *l, size_t bytes)
+{
+	struct device *d = l->trainer->dev;
+
+	assert(!l->begun);
+	if (d->backend->host_alloc != NULL)
+		return d->backend->host_alloc(d, bytes);
+	return convert_vector((bytes + sizeof(float) - 1) / sizeof(float));
+}
+
+void learner_buffer_free(struct learner *l, void *p)
+{
+	struct device *d = l->trainer->dev;
+
+	assert(l->joined || !l->begun);
+	if (d->backend->host_alloc == NULL)
+		free(p);
+	else if (p != NULL)
+		d->backend->host_release(d, p);
+}
+
+uint64_t learner_total(const struct learner *l)
+{
+	return l->trainer->schedule.total;
+}
+
+uint64_t learner_steps_dropped(const struct learner *l)
+{
+	return l->ring.dropped;
+}
+
+/* The next steps that nobody has heard of; fewer than max only when there are no more. */
+static int hear(struct learner_ring *r, struct learner_step *out, int max)
+{
+	const uint64_t made = atomic_load_explicit(&r->made, memory_order_acquire);
+	uint64_t word[LEARNER_STEP_WORDS];
+	int n = 0;
+
+	if (made - r->heard > LEARNER_STEPS) {
+		r->dropped += made - r->heard - LEARNER_STEPS;
+		r->heard = made - LEARNER_STEPS;
+	}
+	while (r->heard < made && n < max) {
+		_Atomic uint64_t *from = r->word[r->heard % LEARNER_STEPS];
+
+		/* A word that is newer than it should be brings the `begun` of its writer along. */
+		for (size_t i = 0; i < LEARNER_STEP_WORDS; i++)
+			word[i] = atomic_load_explicit(&from[i], memory_order_acquire);
+		if (atomic_load_explicit(&r->begun, memory_order_relaxed) - r->heard++ >
+		        LEARNER_STEPS)
+			r->dropped++;
+		else
+			memcpy(&out[n++], word, sizeof *out);
+	}
+	return n;
+}
+
+static void tell_steps(struct learner *l)
+{
+	const struct learner_callbacks *c = &l->c.callbacks;
+	struct learner_step steps[HEAR_AT_ONCE];
+	int n;
+
+	do {
+		n = hear(&l->ring, steps, HEAR_AT_ONCE);
+		if (n > 0 && c->steps_cb != NULL)
+			c->steps_cb(c->arg, steps, n);
+	} while (n == HEAR_AT_ONCE);
+}
+
+static void tell_more(struct learner *l, const struct learner_job *j)
+{
+	const struct learner_callbacks *c = &l->c.callbacks;
+	char path[RUN_DIR_PATH];
+
+	if (j->what == LEARNER_SAVE && c->saved_cb != NULL)
+		c->saved_cb(c->arg, run_dir_checkpoint(l->c.dir, j->step, path), j->step, &j->err);
+	else if (j->what == LEARNER_EXPORT && c->exported_cb != NULL)
+		c->exported_cb(c->arg, run_dir_file(l->c.dir, j->name, path), &j->err);
+	else if (j->what == LEARNER_EVALUATE && c->eval_cb != NULL)
+		c->eval_cb(c->arg, &j->eval, &j->err);
+	else if (j->what == LEARNER_DONE && c->done_cb != NULL)
+		c->done_cb(c->arg, j->clock);
+	else if (j->what == LEARNER_FAILED && c->failed_cb != NULL)
+		c->failed_cb(c->arg, &j->err);
+}
+
+static void tell(struct learner *l, const struct learner_job *j)
+{
+	const struct learner_callbacks *c = &l->c.callbacks;
+
+	if (j->asked)
+		l->outstanding--;
+	if (j->what == LEARNER_SNAPSHOT && c->snapshot_cb != NULL)
+		c->snapshot_cb(c->arg, j->step);
+	else if (j->what == LEARNER_MEASURE && c->measured_cb != NULL)
+		c->measured_cb(c->arg);
+	else if (j->what == LEARNER_APPLY && c->applied_cb != NULL)
+		c->applied_cb(c->arg, j->step);
+	else if (j->what == LEARNER_GET && c->state_cb != NULL)
+		c->state_cb(c->arg, &j->state);
+	else if (j->what == LEARNER_ADOPT && c->adopted_cb != NULL)
+		c->adopted_cb(c->arg, &j->err);
+	else
+		tell_more(l, j);
+}
+
+static void on_closed(uv_handle_t *h)
+{
+	struct learner *l = h->data;
+
+	if (l->c.callbacks.stopped_cb != NULL)
+		l->c.callbacks.stopped_cb(l->c.callbacks.arg);
+}
+
+static void on_wake(uv_async_t *h)
+{
+	struct learner *l = h->data;
+	const bool ended = atomic_load(&l->ended); /* before the rest: then that is the last */
+	struct learner_job j;
+	int n;
+
+	pthread_mutex_lock(&l->lock);
+	n = l->answers.n;
+	pthread_mutex_unlock(&l->lock);
+	tell_steps(l);
+	for (; n > 0; n--) {
+		pthread_mutex_lock(&l->lock);
+		learner__pop(&l->answers, &j);
+		pthread_mutex_unlock(&l->lock);
+		tell(l, &j);
+	}
+	if (ended) {
+		pthread_join(l->thread, NULL);
+		l->joined = true;
+		uv_close((uv_handle_t *)&l->wake, on_closed);
+	}
+}
+
+void learner_begin(struct learner *l)
+{
+	/* Cannot fail: the loop has had an eventfd since uv_loop_init, for its own pool. */
+	int rc = uv_async_init(l->c.loop, &l->wake, on_wake);
+
+	assert(rc == 0 && !l->begun);
+	l->wake.data = l;
+	pthread_mutex_lock(&l->lock);
+	l->begun = true;
+	pthread_cond_broadcast(&l->changed);
+	pthread_mutex_unlock(&l->lock);
+}
+
+void learner_train(struct learner *l)
+{
+	if (l->stopping)
+		return;
+	atomic_store(&l->train, true);
+	poke(l);
+}
+
+void learner_pause(struct learner *l)
+{
+	atomic_store(&l->train, false);
+}
+
+void learner_others(struct learner *l, uint64_t samples)
+{
+	atomic_store(&l->others, samples);
+	poke(l);
+}
+
+static bool ask(struct learner *l, struct learner_job *j)
+{
+	if (l->stopping || l->outstanding == LEARNER_REQUESTS)
+		return false;
+	j->asked = true;
+	l->outstanding++;
+	pthread_mutex_lock(&l->lock);
+	learner__push(&l->requests, j);
+	atomic_store(&l->asked, true);
+	pthread_cond_broadcast(&l->changed);
+	pthread_mutex_unlock(&l->lock);
+	return true;
+}
+
+bool learner_snapshot(
+        struct learner *l, void *to, enum convert_format format, struct sketch *sketch)
+{
+	return ask(
+	        l, &(struct learner_job){
+	                   .what = LEARNER_SNAPSHOT, .to = to, .format = format, .sketch = sketch});
+}
+
+bool learner_measures(const struct learner *l)
+{
+	return l->trainer->dev->backend->stage != NULL;
+}
+
+bool learner_measure(struct learner *l, const float *difference, struct learner_measure *to)
+{
+	assert(learner_measures(l));
+	return ask(l,
+	        &(struct learner_job){.what = LEARNER_MEASURE, .from = difference, .measure = to});
+}
+
+bool learner_apply(struct learner *l, const float *difference, const float *k, int n_groups)
+{
+	struct learner_job j = {.what = LEARNER_APPLY, .from = difference};
+
+	assert(n_groups == l->groups.n);
+	memcpy(j.k, k, (size_t)n_groups * sizeof *k);
+	return ask(l, &j);
+}
+
+bool learner_get_state(struct learner *l, float *to)
+{
+	return ask(l, &(struct learner_job){.what = LEARNER_GET, .to = to});
+}
+
+bool learner_adopt(struct learner *l, const float *from, const struct learner_state *s)
+{
+	return ask(l, &(struct learner_job){.what = LEARNER_ADOPT, .from = from, .state = *s});
+}
+
+bool learner_save(struct learner *l)
+{
+	return ask(l, &(struct learner_job){.what = LEARNER_SAVE});
+}
+
+bool learner_evaluate(struct learner *l, bool whole)
+{
+	return ask(l, &(struct learner_job){.what = LEARNER_EVALUATE, .whole = whole});
+}
+
+bool learner_export(struct learner *l, const char *name)
+{
+	struct learner_job j = {.what = LEARNER_EXPORT};
+
+	assert(strlen(name) < sizeof j.name && strchr(name, '/') == NULL);
+	strcpy(j.name, name);
+	return ask(l, &j);
+}
+
+void learner_stop(struct learner *l)
+{
+	assert(l->begun);
+	if (l->stopping)
+		return;
+	l->stopping = true;
+	atomic_store(&l->train, false);
+	atomic_store(&l->stop, true);
+	poke(l);
+}
+
+void learner_free(struct learner *l)
+{
+	if (l == NULL)
+		return;
+	assert(l->joined || !l->begun);
+	if (!l->joined) {
+		atomic_store(&l->stop, true);
+		poke(l);
+		pthread_join(l->thread, NULL);
+	}
+	if (l->trainer != NULL)
+		learner__keep_close(l);
+	trainer_free(l->trainer);
+	pthread_cond_destroy(&l->changed);
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/* What the two threads of a learner share: learner.c is the loop's side, learner_thread.c the
+ * trainer's. Between learner_begin and the end of the thread everything below is marked with who
+ * may touch it. */
+#ifndef DUNLIN_AGENT_TRAIN_LEARNER_INTERNAL_H
+#define DUNLIN_AGENT_TRAIN_LEARNER_INTERNAL_H
+
+#include "agent/train/learner.h"
+#include "agent/train/metrics.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define LEARNER_NAME 64     /* of a file to export to, NUL included */
+#define LEARNER_PIECE 16384 /* parameters that are rounded and sketched while in a cache */
+
+enum learner_what {
+	LEARNER_SNAPSHOT,
+	LEARNER_MEASURE,
+	LEARNER_APPLY,
+	LEARNER_GET,
+	LEARNER_ADOPT,
+	LEARNER_SAVE,
+	LEARNER_EVALUATE,
+	LEARNER_EXPORT,
+	LEARNER_DONE, /* from here on only told, never asked for */
+	LEARNER_FAILED,
+};
+/* What the device does by itself while training goes on: a snapshot, or measuring. */
+struct learner_copy {
+	struct learner *l;
+	enum learner_what what;
+	uint64_t step;
+	double squares
+	        [DEVICE_GROUPS_MAX]; /* as measured; what of them the request wants comes later */
+	struct learner_measure *measure; /* of the request */
+	atomic_bool under_way; /* set by the thread, cleared by whoever the device calls back on */
+};
+
+/* Copies of the whole state in the host's memory: learner_keep.c. The thread's, but for what is
+ * atomic. */
+struct learner_keep {
+	float *copy[2]; /* owned: parameters, then the optimiser's vectors; host_alloc's if there is
+	                   one */
+	struct checkpoint_state state[2];
+	int good; /* of the two, if has_good */
+	bool has_good, no_memory;
+	bool asked;         /* for the other one */
+	atomic_int waiting; /* for so many vectors of it */
+	atomic_bool broken; /* one of them did not come */
+	double asked_s;
+};
+
+#define LEARNER_UNASKED 4 /* kinds that are told unasked: SAVE, EVALUATE, DONE, FAILED */
+
+/* A request; with the outcome filled in, its answer. */
+struct learner_job {
+	enum learner_what what;
+	bool asked;        /* by the loop; false: the learner tells it by itself */
+	void *to;          /* borrowed from the loop until the callback */
+	const float *from; /* the same */
+	enum convert_format format;
+	struct sketch *sketch;           /* the same; NULL: none is wanted */
+	struct learner_measure *measure; /* the same */
+	float k[EXCHANGE_GROUPS_MAX];
+	bool whole;
+	char name[LEARNER_NAME];
+	struct learner_state state;
+	struct learner_eval eval;
+	uint64_t step, clock;
+	struct err err;
+};
+
+struct learner_queue {
+	struct learner_job job[LEARNER_REQUESTS + LEARNER_UNASKED];
+	int first, n;
+};
+
+/* Steps on their way to the loop. The thread writes and never looks at what was read: when the loop
+ * is late the oldest are written over. The loop copies one out and then looks at `begun`, which the
+ * thread raises before it touches a slot, to learn whether what it copied was still whole. */
+#define LEARNER_STEP_WORDS (sizeof(struct learner_step) / sizeof(uint64_t))
+struct learner_ring {
+	_Atomic uint64_t begun, made; /* steps ever */
+	_Atomic uint64_t word[LEARNER_STEPS][LEARNER_STEP_WORDS];
+	uint64_t heard, dropped; /* the loop's */
+};
+_Static_assert(sizeof(struct learner_step) % sizeof(uint64_t) == 0, "a step is whole words");
+
+struct learner {
+	struct learner_config c;
+	struct learner_groups groups;
+	pthread_t thread;
+	struct learner_ring ring;
+
+	/* The loop's. */
+	uv_async_t wake; /* from learner_begin on; the thread only sends */
+	int outstanding; /* asked for, and the callback has not come */
+	bool stopping, joined;
+
+	/* Shared. The lock is held for copying only. */
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct learner_queue requests, answers; /* under the lock */
+	bool opened, begun, poked;              /* under the lock */
+	atomic_bool asked;                      /* requests are there: looked at without the lock */
+	atomic_bool train, stop, ended;
+	_Atomic uint64_t others;
+
+	/* The thread's. */
+	struct trainer *trainer; /* owned */
+	enum trainer_part part;  /* of a failure to open; read once opened is set */
+	struct err open_err;
+	struct metrics metrics;
+	bool metrics_told; /* the user knows that the metrics file is broken */
+	bool done;         /* told */
+	struct err failed; /* code 0: not so */
+	bool unsaved;      /* the last checkpoint holds other parameters */
+	double begin_s, saved_s;
+	double busy_s;         /* spent in steps since the last line of metrics */
+	uint64_t busy_samples; /* trained in them */
+	uint64_t first_step;   /* of this process */
+	uint64_t evaluations;  /* of the run, made or missed */
+	uint64_t saved_step;   /* of the last checkpoint, or what it began with */
+	struct learner_copy copies[LEARNER_REQUESTS];
+	struct learner_keep keep;
+	struct learner_job merge; /* that the trainer adds with its next step */
+	bool merging;             /* and is not answered yet */
+	float piece[LEARNER_PIECE];
+};
+
+void learner__push(struct learner_queue *q, const struct learner_job *j);
+void learner__pop(struct learner_queue *q, struct learner_job *j);
+
+/* The thread, from its beginning to its end. arg is the learner. */
+void *learner__thread(void *arg);
+
+/* From the thread, or one of the device's. */
+void learner__answer(struct learner *l, const struct learner_job *j);
+/* The first failure is told, and ends the training. */
+void learner__fail(struct learner *l, const struct err *e);
+
+/* What the device gave is worth something; false: it has failed, and that is told. */
+bool learner__sound(struct learner *l);
+/* True: it is there. Otherwise the device is at it, or has failed. */
+bool learner__snapshot(struct learner *l, const struct learner_job *j);
+bool learner__measure(struct learner *l, const struct learner_job *j);
+
+/* Behind a step: a copy when one is due. */
+void learner__keep(struct learner *l, double now_s);
+/* Of a device that has failed: the copy to a file, if it is newer than the last checkpoint. False:
+ * there was nothing to write; otherwise j is filled as the answer to a LEARNER_SAVE. */
+bool learner__keep_save(struct learner *l, struct learner_job *j);
+void learner__keep_close(struct learner *l); /* before the device is closed */
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* Going on where an earlier run has stopped. */
+#ifndef DUNLIN_AGENT_TRAIN_RESUME_H
+#define DUNLIN_AGENT_TRAIN_RESUME_H
+
+#include "agent/train/run_dir.h"
+#include "agent/train/trainer.h"
+
+/* Restores the newest whole checkpoint of the folder; path gets its name. What is damaged is put
+ * aside, and what differs is only told: both in the log. ERR_NOTFOUND: there is none, and the
+ * trainer is as it was. */
+int resume_newest(
+        struct trainer *t, struct run_dir *dir, char path[RUN_DIR_PATH], struct err *e) MUST_CHECK;
+
+#endif

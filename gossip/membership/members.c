@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of peers, and the rules by which news changes it (SWIM, section 4.2; ALGORITHMS in
+ * Lifeguard's paper for the suspicion's time).
+ *
+ *                 record of a higher incarnation
+ *         ┌───────────────────────────────────────────────┐
+ *         ▼                                               │
+ *     ┌───────┐  accused of this incarnation  ┌─────────┐ │  time is up, or
+ *     │ ALIVE │ ────────────────────────────► │ SUSPECT │ ┼──────────────────► ┌──────┐
+ *     └───────┘                               └─────────┘ │  said to be dead   │ DEAD │
+ *         │ its own last word                             └─────────────────── └──────┘
+ *         ▼
+ *     ┌──────┐
+ *     │ LEFT │   a higher generation (a new process) begins anew from any state
+ *     └──────┘
+ *
+ * Records are ordered by (generation, incarnation, version), and only news that is later counts. A
+ * member is never removed; when the table is full the one longest dead or gone gives its place to a
+ * newcomer, and its samples go on counting in a smaller table. So the dead stay as tombstones that
+ * old news cannot lift, and as addresses that healing tries for ever. */
+#include "gossip/membership/gossip_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+#define TELL_INTERVAL 1000   /* ms between two hints to a peer that lost its generation */
+#define RAISE_INTERVAL 10000 /* ms between two raises of ours once another process has our key */
+
+bool peer_id_equal(const struct peer_id *a, const struct peer_id *b)
+{
+	return memcmp(a, b, sizeof *a) == 0;
+}
+
+/* An id is a public key: its bytes are as good as a hash. */
+static uint64_t id_key(const struct peer_id *id)
+{
+	uint64_t k;
+	memcpy(&k, id->bytes, sizeof k);
+	return k;
+}
+
+static uint32_t home(const struct gossip *g, const struct peer_id *id)
+{
+	return (uint32_t)rng_mix(id_key(id), g->config.seed, 1) & g->table_mask;
+}
+
+uint32_t gossip__find(const struct gossip *g, const struct peer_id *id)
+{
+	for (uint32_t at = home(g, id); g->table[at] != NONE; at = (at + 1) & g->table_mask)
+		if (peer_id_equal(&g->members[g->table[at]].record.id, id))
+			return g->table[at];
+	return NONE;
+}
+
+static void table_add(struct gossip *g, uint32_t i)
+{
+	uint32_t at = home(g, &g->members[i].record.id);
+	while (g->table[at] != NONE)
+		at = (at + 1) & g->table_mask;
+	g->table[at] = i;
+}
+
+/* Linear probing without tombstones: what follows moves up where it may. */
+static void table_remove(struct gossip *g, uint32_t i)
+{
+	uint32_t at = home(g, &g->members[i].record.id), mask = g->table_mask;
+	while (g->table[at] != i)
+		at = (at + 1) & mask;
+	for (uint32_t next = (at + 1) & mask; g->table[next] != NONE; next = (next + 1) & mask) {
+		uint32_t wants = home(g, &g->members[g->table[next]].record.id);
+		if (((next - wants) & mask) >= ((next - at) & mask)) {
+			g->table[at] = g->table[next];
+			at = next;
+		}
+	}
+	g->table[at] = NONE;
+}
+
+/* ---- the run's clock */
+
+static struct retired *retired_slot(struct gossip *g, const struct peer_id *id)
+{
+	uint64_t key = id_key(id) | 1; /* 0 means free */
+	uint32_t at = (uint32_t)rng_mix(key, g->config.seed, 2) & g->retired_mask;
+	for (uint32_t n = 0; n <= g->retired_mask; n++, at = (at + 1) & g->retired_mask)
+		if (g->retired[at].key == 0 || g->retired[at].key == key)
+			return &g->retired[at];
+	return NULL;
+}
+
+void gossip__count_samples(struct gossip *g, struct member *m, uint64_t samples)
+{
+	if (samples <= m->samples)
+		return;
+	g->clock += samples - m->samples; /* cannot overflow: see GOSSIP_SAMPLES_MAX */
+	m->samples = samples;
+}
+
+void gossip__retire(struct gossip *g, const struct gossip_departed *d)
+{
+	if (d->samples == 0 || d->samples > GOSSIP_SAMPLES_MAX ||
+	        peer_id_equal(&d->id, &g->config.self))
+		return;
+	struct retired *r = retired_slot(g, &d->id);
+	r->key = id_key(&d->id) | 1;
+	r->samples = d->samples;
+	g->n_retired++;
+	g->clock += d->samples;
+}
+
+/* ---- states */
+
+static void set_state(struct gossip *g, uint32_t i, enum member_state s)
+{
+	struct member *m = &g->members[i];
+	g->n_state[m->state]--;
+	g->n_state[s]++;
+	m->state = (uint8_t)s;
+	m->since = g->now;
+}
+
+/* The member longest dead or gone, or NONE. */
+static uint32_t oldest_absent(const struct gossip *g)
+{
+	uint32_t best = NONE;
+	for (uint32_t i = 0; i < g->n_members; i++)
+		if (!gossip__present(&g->members[i]) &&
+		        (best == NONE || g->members[i].since < g->members[best].since))
+			best = i;
+	return best;
+}
+
+/* Its samples go on counting; without room for them it stays. */
+static bool evict(struct gossip *g, uint32_t i)
+{
+	struct member *m = &g->members[i];
+	struct retired *r = retired_slot(g, &m->record.id);
+	if (m->samples > 0 && (!r || (r->key == 0 && g->n_retired > g->retired_mask / 2)))
+		return false;
+	if (m->samples > 0) {
+		g->n_retired += r->key == 0;
+		r->key = id_key(&m->record.id) | 1;
+		r->samples = m->samples;
+	}
+	gossip__unqueue(g, i);
+	table_remove(g, i);
+	g->n_state[m->state]--;
+	g->counters.evicted++;
+	return true;
+}
+
+/* A slot for a newcomer, or NONE. Nobody is forgotten for one known by hearsay alone, or the
+ * forgotten dead would come back from peers' whole states for ever, each at the cost of another. */
+static uint32_t add_member(struct gossip *g, const struct peer_id *id, bool hearsay)
+{
+	uint32_t i = g->n_members;
+	if (i == g->members_max && hearsay)
+		return NONE;
+	if (i == g->members_max) {
+		i = oldest_absent(g);
+		if (i == NONE || !evict(g, i)) {
+			g->counters.refused++;
+			gossip__notice(g, NOTICE_REFUSED, id, 0);
+			return NONE;
+		}
+	} else {
+		g->n_members++;
+	}
+	struct member *m = &g->members[i];
+	struct retired *r = retired_slot(g, id);
+	memset(m, 0, sizeof *m);
+	g->sketches[i].length = 0;
+	m->record.id = *id;
+	m->news = NEWS_NONE;
+	m->since = g->now;
+	m->state = MEMBER_ALIVE;
+	if (r && r->key != 0)
+		m->samples = r->samples; /* it comes back: counted already */
+	g->n_state[MEMBER_ALIVE]++;
+	table_add(g, i);
+	gossip__probe_add(g, i);
+	return i;
+}
+
+/* ---- records */
+
+static int compare_records(const struct member_record *a, const struct member_record *b)
+{
+	if (a->generation != b->generation)
+		return a->generation > b->generation ? 1 : -1;
+	if (a->incarnation != b->incarnation)
+		return a->incarnation > b->incarnation ? 1 : -1;
+	return (a->version > b->version) - (a->version < b->version);
+}
+
+/* From a process that has lost count of its generations, or that shares its key with another. */
+static bool is_lost(const struct member *m, const struct member_record *r)
+{
+	return r->nonce != m->record.nonce && r->generation <= m->record.generation;
+}
+
+bool gossip__wants_record(const struct gossip *g, const struct member_record *r)
+{
+	const struct member *self = &g->members[g->members_max];
+	if (r->status.samples > GOSSIP_SAMPLES_MAX || r->addrs.n > MEMBER_ADDRS_MAX)
+		return false;
+	if (peer_id_equal(&r->id, &self->record.id))
+		return r->nonce != self->record.nonce && r->generation >= self->record.generation;
+	uint32_t i = gossip__find(g, &r->id);
+	if (i == NONE)
+		return true;
+	const struct member *m = &g->members[i];
+	if (is_lost(m, r))
+		return g->now - m->told_at >= TELL_INTERVAL;
+	/* Also of the dead, whom it need not lift: their last count of samples matters. */
+	return compare_records(r, &m->record) > 0;
+}
+
+/* News of ourselves that we did not write. Either we lost our generation in a restart, or another
+ * process runs with our key; only the latter goes on answering. */
+static void meet_ourselves(struct gossip *g, const struct member_record *r)
+{
+	struct member *self = gossip__self(g);
+	struct stranger *slot = &g->stranger[0];
+	if (r->nonce == self->record.nonce || r->generation < self->record.generation)
+		return;
+	bool alive = false;
+	for (int i = 0; i < STRANGERS; i++) {
+		struct stranger *x = &g->stranger[i];
+		if (x->nonce == r->nonce) {
+			alive = r->generation > x->generation; /* it answered our raise */
+			slot = x;
+			break;
+		}
+		if (x->generation < slot->generation)
+			slot = x;
+	}
+	if (alive) {
+		if (g->now - g->raised_at < RAISE_INTERVAL)
+			return;
+		gossip__notice(g, NOTICE_SAME_KEY, &r->id, r->generation);
+	}
+	*slot = (struct stranger){r->nonce, r->generation};
+	if (r->status.samples > g->samples_before + g->status.samples && !alive)
+		g->samples_before = r->status.samples - g->status.samples;
+	if (r->generation == UINT64_MAX)
+		return; /* nobody counts that far: nonsense that our own key once signed */
+	self->record.generation = r->generation + 1;
+	self->record.incarnation = 1;
+	self->record.version = 0;
+	g->raised_at = g->now;
+	g->status_pending = true;
+	gossip__publish(g);
+	gossip__queue(g, g->members_max, NEWS_CHANGE);
+	gossip__notice(g, NOTICE_GENERATION, &r->id, self->record.generation);
+}
+
+/* Directly, where it says it is: it may hear of it from nobody else. */
+static void tell(struct gossip *g, uint32_t i, const struct peer_addrs *at, uint8_t channel)
+{
+	struct member *m = &g->members[i];
+	struct gossip_send *s = gossip__send(g, MESSAGE_GOSSIP, channel);
+	m->told_at = g->now;
+	if (!s)
+		return;
+	gossip__send_to(s, &m->record.id, at);
+	gossip__put_record(g, &s->message, i);
+}
+
+static bool contact_changed(const struct member_record *a, const struct member_record *b)
+{
+	for (int i = 0; a->addrs.n == b->addrs.n && i < a->addrs.n; i++)
+		if (!peer_addr_equal(&a->addrs.at[i], &b->addrs.at[i]))
+			return true;
+	return a->addrs.n != b->addrs.n || a->dialable != b->dialable ||
+	       a->protocol_min != b->protocol_min || a->protocol_max != b->protocol_max;
+}
+
+void gossip__record(struct gossip *g, const struct gossip_update *u, const struct peer_id *from,
+        const struct peer_addr *address, uint8_t channel, bool whole_state)
+{
+	const struct member_record *r = &u->record;
+	if (!gossip__wants_record(g, r))
+		return;
+	if (peer_id_equal(&r->id, &g->config.self)) {
+		meet_ourselves(g, r);
+		return;
+	}
+	uint32_t i = gossip__find(g, &r->id);
+	bool fresh = i == NONE;
+	bool hearsay = whole_state && !peer_id_equal(from, &r->id);
+	if (fresh && (i = add_member(g, &r->id, hearsay)) == NONE)
+		return;
+	struct member *m = &g->members[i];
+	if (!fresh && is_lost(m, r)) {
+		bool itself = peer_id_equal(from, &r->id);
+		struct peer_addrs at = {address->family != 0, {*address}};
+		if (!itself)
+			at = gossip__usable(r, 0);
+		tell(g, i, &at, itself ? channel : CHANNEL_STREAM);
+		return;
+	}
+	bool was_present = !fresh && gossip__present(m);
+	bool anew = fresh || r->generation > m->record.generation ||
+	            r->incarnation > m->record.incarnation;
+	bool moved = fresh || contact_changed(r, &m->record);
+	if (anew && m->state != MEMBER_ALIVE)
+		set_state(g, i, MEMBER_ALIVE);
+	if (anew) {
+		if (m->n_accusers > 0 && !m->connected)
+			m->met = false; /* others keep watch over it */
+		m->n_accusers = 0;
+		m->hearsay = hearsay && (fresh || m->hearsay);
+	}
+	gossip__replace_record(m, r);
+	m->heard = g->now;
+	memcpy(m->record_signature, u->signature, sizeof m->record_signature);
+	/* Of another run or model they are no part of this run's clock. */
+	if (r->status.model == g->status.model)
+		gossip__count_samples(g, m, r->status.samples);
+	if (r->left && m->state != MEMBER_LEFT)
+		set_state(g, i, MEMBER_LEFT);
+	if (gossip__present(m) && !was_present)
+		gossip__notice(g, NOTICE_JOINED, &r->id, 0);
+	else if (was_present && m->state == MEMBER_LEFT)
+		gossip__notice(g, NOTICE_LEFT, &r->id, 0);
+	else if (was_present && moved)
+		gossip__notice(g, NOTICE_UPDATED, &r->id, 0);
+	gossip__queue(g, i, anew || moved || r->left ? NEWS_CHANGE : NEWS_STATUS);
+	m->record_news = m->state == MEMBER_SUSPECT || m->state == MEMBER_DEAD;
+}
+
+/* ---- accusations */
+
+/* How many more accusers shorten a suspicion all the way (Lifeguard's k). */
+static uint32_t accusers_wanted(const struct gossip *g)
+{
+	uint32_t k = g->config.profile.suspicion_mult - 2, n = gossip__n_present(g) + 1;
+	return n < k + 2 ? 0 : k < GOSSIP_ACCUSERS - 1 ? k : GOSSIP_ACCUSERS - 1;
+}
+
+/* From the longest time with one accuser down to the shortest with k + 1, by the logarithm of their
+ * number (Lifeguard, section IV-B). */
+static uint64_t suspicion_ms(const struct gossip *g, uint32_t accusers)
+{
+	const struct gossip_profile *p = &g->config.profile;
+	double scale = gossip__log10_flock(g, 1);
+	double least = (double)p->suspicion_mult * (scale > 1 ? scale : 1) * p->probe_interval;
+	double most = least * p->suspicion_max_mult;
+	uint32_t k = accusers_wanted(g), more = accusers - 1;
+	if (k == 0)
+		return (uint64_t)least;
+	double t = most - log((double)more + 1) / log((double)k + 1) * (most - least);
+	return (uint64_t)(t > least ? t : least);
+}
+
+static bool is_accuser(const struct member *m, const struct peer_id *id)
+{
+	for (uint32_t i = 0; i < m->n_accusers; i++)
+		if (peer_id_equal(&m->accuser[i], id))
+			return true;
+	return false;
+}
+
+bool gossip__wants_accusation(const struct gossip *g, const struct accusation *a)
+{
+	const struct member *self = &g->members[g->members_max];
+	if (peer_id_equal(&a->about, &self->record.id))
+		return !g->left && a->generation == self->record.generation &&
+		       a->incarnation == self->record.incarnation;
+	if (peer_id_equal(&a->by, &a->about))
+		return false; /* nobody accuses itself */
+	bool ours = peer_id_equal(&a->by, &self->record.id);
+	uint32_t i = gossip__find(g, &a->about);
+	if (i == NONE || (!ours && gossip__find(g, &a->by) == NONE))
+		return false; /* an accuser nobody knows may be anyone's invention */
+	const struct member *m = &g->members[i];
+	/* Ours are ours to make, but for those of an earlier life whose state was lost. */
+	if (ours && (!m->hearsay || !gossip__present(m)))
+		return false;
+	/* Only of what the accused itself has signed: a liar who could accuse a later incarnation
+	 * would put one out of reach of its owner. What is ahead of us comes again. */
+	if (a->generation != m->record.generation || a->incarnation != m->record.incarnation)
+		return false;
+	if (m->state == MEMBER_SUSPECT)
+		return a->dead || (m->n_accusers <= accusers_wanted(g) && !is_accuser(m, &a->by));
+	if (m->state == MEMBER_DEAD)
+		return !a->dead && g->now - m->told_at >= TELL_INTERVAL; /* to say what we know */
+	return m->state == MEMBER_ALIVE;
+}
+
+static void keep_accusation(
+        struct member *m, const struct accusation *a, const uint8_t signature[64])
+{
+	m->accusation = *a;
+	m->accusation_ours = signature == NULL;
+	if (signature)
+		memcpy(m->accusation_signature, signature, sizeof m->accusation_signature);
+}
+
+static void suspect(
+        struct gossip *g, uint32_t i, const struct accusation *a, const uint8_t signature[64])
+{
+	struct member *m = &g->members[i];
+	if (m->state == MEMBER_ALIVE) {
+		set_state(g, i, MEMBER_SUSPECT);
+		m->suspect_since = g->now;
+		m->n_accusers = 0;
+		gossip__notice(g, NOTICE_SUSPECT, &m->record.id, 0);
+	}
+	if (m->n_accusers < GOSSIP_ACCUSERS && !is_accuser(m, &a->by))
+		m->accuser[m->n_accusers++] = a->by;
+	m->suspect_until = m->suspect_since + suspicion_ms(g, m->n_accusers);
+	if (m->suspect_until < g->suspects_at)
+		g->suspects_at = m->suspect_until;
+	keep_accusation(m, a, signature);
+	gossip__queue(g, i, NEWS_CHANGE);
+}
+
+static void declare_dead(
+        struct gossip *g, uint32_t i, const struct accusation *a, const uint8_t signature[64])
+{
+	struct member *m = &g->members[i];
+	keep_accusation(m, a, signature);
+	set_state(g, i, MEMBER_DEAD);
+	m->unreachable = false;
+	m->misses = 0;
+	gossip__queue(g, i, NEWS_CHANGE);
+	gossip__notice(g, NOTICE_FAILED, &m->record.id, 0);
+}
+
+static void refute(struct gossip *g, const struct accusation *a)
+{
+	struct member *self = gossip__self(g);
+	self->record.incarnation++;
+	self->record.version++;
+	gossip__queue(g, g->members_max, NEWS_CHANGE);
+	if (g->health < GOSSIP_HEALTH_MAX)
+		g->health++; /* they did not hear us in time: we may be the slow one */
+	g->counters.refutations++;
+	gossip__notice(g, NOTICE_REFUTED, &a->by, a->incarnation);
+}
+
+/* An accuser alone would wait long for others to confirm what they have settled already. */
+static void tell_dead(struct gossip *g, uint32_t i, uint32_t accuser)
+{
+	const struct member *to = &g->members[accuser];
+	struct gossip_send *s = gossip__send(
+	        g, MESSAGE_GOSSIP, to->record.dialable ? CHANNEL_DATAGRAM : CHANNEL_STREAM);
+	g->members[i].told_at = g->now;
+	if (!s)
+		return;
+	gossip__send_member(s, to);
+	gossip__put_accusation(g, &s->message, i);
+}
+
+void gossip__accuse(struct gossip *g, const struct gossip_update *u, bool whole_state)
+{
+	struct accusation a = u->accusation;
+	if (!gossip__wants_accusation(g, &a))
+		return;
+	if (peer_id_equal(&a.about, &g->config.self)) {
+		refute(g, &a);
+		return;
+	}
+	uint32_t i = gossip__find(g, &a.about);
+	if (g->members[i].state == MEMBER_DEAD) {
+		tell_dead(g, i, gossip__find(g, &a.by));
+		return;
+	}
+	/* A whole state may be old, or come from the other side of a healed split: who is dead
+	 * there is suspect here, on our own word, and gets its chance to say no, unless we never
+	 * saw it alive. */
+	if (a.dead && whole_state && !g->members[i].hearsay)
+		gossip__suspect(g, i);
+	else if (a.dead)
+		declare_dead(g, i, &a, u->signature);
+	else
+		suspect(g, i, &a, u->signature);
+}
+
+static struct accusation own_accusation(const struct gossip *g, const struct member *m, bool dead)
+{
+	return (struct accusation){.about = m->record.id,
+	        .generation = m->record.generation,
+	        .incarnation = m->record.incarnation,
+	        .by = g->config.self,
+	        .dead = dead};
+}
+
+void gossip__suspect(struct gossip *g, uint32_t i)
+{
+	struct member *m = &g->members[i];
+	if (!gossip__present(m) || is_accuser(m, &g->config.self))
+		return;
+	struct accusation a = own_accusation(g, m, false);
+	suspect(g, i, &a, NULL);
+}
+
+void gossip__expire_suspects(struct gossip *g)
+{
+	if (g->now < g->suspects_at)
+		return;
+	g->suspects_at = NEVER;
+	for (uint32_t i = 0; i < g->n_members && g->n_state[MEMBER_SUSPECT] > 0; i++) {
+		struct member *m = &g->members[i];
+		if (m->state != MEMBER_SUSPECT)
+			continue;
+		if (g->now >= m->suspect_until) {
+			struct accusation a = own_accusation(g, m, true);
+			declare_dead(g, i, &a, NULL);
+		} else if (m->suspect_until < g->suspects_at) {
+			g->suspects_at = m->suspect_until;
+		}
+	}
+}

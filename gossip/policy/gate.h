@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* The gate: is this step worth an exchange?
+ *
+ *     a step's gradient norm ──► average e ──► Δ = |e − e'| / e' ──► Δ ≥ δ: an exchange is wanted
+ *
+ * Pure: time comes with the calls, chance from a seed. A gate only says what it wants. Whether a
+ * partner is found is another matter, so a want that was not met stays owed, and what an exchange
+ * cost is told afterwards. Precedence: upload cap, then longest silence, then the mode's own rule.
+ */
+#ifndef DUNLIN_GOSSIP_POLICY_GATE_H
+#define DUNLIN_GOSSIP_POLICY_GATE_H
+
+#include "agent/base/err.h"
+#include "agent/base/rng.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum gate_mode {
+	GATE_SIGNIFICANCE, /* Δ of an exponential average of ‖g‖², fixed δ */
+	GATE_SELSYNC,      /* as in SelSync's published scripts: twice smoothed, windowed */
+	GATE_BUDGET,       /* δ follows the quantile of Δ that meets a target */
+	GATE_EVERY,        /* each H steps */
+	GATE_ALWAYS,
+	GATE_RANDOM, /* each step with probability p: what the others are compared with */
+	GATE_MODES
+};
+
+enum gate_reason {
+	REASON_LOCAL, /* not worth it: a local step */
+	REASON_WARMUP,
+	REASON_SIGNIFICANT,
+	REASON_SILENCE,
+	/* Wanted earlier, but nobody was free. With `exchange`: it is tried again. Without: this
+	 * step would have wanted one too, but it is not yet time, and one debt is enough. */
+	REASON_OWED,
+	REASON_MODE,   /* every, always, random */
+	REASON_BUDGET, /* significant, but the budget mode's bucket is empty: a local step */
+	REASON_CAP,    /* wanted, but over the upload cap: a local step */
+	REASONS
+};
+
+struct gate_config {
+	enum gate_mode mode;
+	double delta;   /* δ of significance and selsync */
+	double smooth;  /* a: 0.16 (significance), 0.01 (selsync) */
+	uint32_t warm;  /* steps until the average counts: 25; also selsync's window W */
+	uint32_t every; /* H */
+	double chance;  /* p of random */
+	/* Budget: what counts as the target is the strictest of those that are not 0. */
+	double exchanges_per_s, bytes_per_s, bytes_per_day;
+	double incoming_share;  /* of the budget, kept for exchanges that others begin: 0.5 */
+	double cap_bytes_per_s; /* hard upload cap, all modes; 0: none */
+	uint64_t silence_steps, silence_ms; /* longest silence; 0: no such bound */
+	uint64_t exchange_bytes;            /* what one exchange uploads */
+	uint64_t seed;
+};
+
+#define GATE_WINDOW_MAX 64  /* selsync's W */
+#define GATE_CHANGE_MAX 1e9 /* what a larger Δ is cut to: it is shown, and must stay a number */
+
+struct gate_step {
+	uint64_t step, now_ms;
+	double norm2;       /* ‖g‖², before clipping */
+	double layer_norms; /* Σ over layers of ‖g_layer‖: selsync's n_t */
+};
+
+struct gate_decision {
+	bool exchange; /* try to begin one now */
+	uint8_t reason;
+	bool has_change;
+	double change, delta; /* Δ and δ; change only with has_change */
+};
+
+/* ERR_INVALID says which setting is out of range. Needed: exchange_bytes in budget mode and under a
+ * cap; smooth where Δ decides. */
+int gate_check(const struct gate_config *c, struct err *e) MUST_CHECK;
+
+struct gate;
+size_t gate_size(void);
+/* In memory of the caller's, aligned for any type. Fails as gate_check does. */
+int gate_init(
+        struct gate *g, const struct gate_config *c, uint64_t now_ms, struct err *e) MUST_CHECK;
+
+/* Once for every step, in order. Steps may be left out (the trainer was faster than the loop). */
+struct gate_decision gate_step(struct gate *g, const struct gate_step *s);
+
+/* Nobody took the offer, or there was nobody to offer it to, or an exchange was under way: the want
+ * stays owed, to be tried again after a random time that grows (50 ms … 5 s) as long as none comes
+ * about. */
+void gate_owed(struct gate *g, uint64_t now_ms);
+
+/* Bytes that an exchange has uploaded, whoever began it; done: it came about, which pays what is
+ * owed and ends a silence. Anything else that counts as upload may be told too, as not done. */
+void gate_spent(struct gate *g, uint64_t now_ms, uint64_t bytes, bool ours, bool done);
+
+/* May a peer's offer be taken, as far as cap and budget go? */
+bool gate_admits(struct gate *g, uint64_t now_ms);
+
+/* Batch size or learning rate changed by themselves: ‖g‖ means something else, the averages start
+ * anew. */
+void gate_renew(struct gate *g);
+
+struct gate_view {
+	uint8_t mode;
+	bool warm; /* the average counts */
+	bool has_change, owed;
+	double change, delta, average;
+	uint64_t local, communicating; /* steps; LSSR = local / (local + communicating) */
+	uint64_t by_reason[REASONS];
+	double budget_left; /* bytes in the bucket; −1: no budget */
+	double cap_left;    /* the same of the cap */
+	uint64_t day_bytes; /* uploaded in the current day of the quota */
+};
+struct gate_view gate_view(const struct gate *g, uint64_t now_ms);
+
+/* What must survive a restart so that a quota does not begin anew: uploaded in the day that began
+ * at day_start_s (wall clock, as the caller gives it). Days follow each other in 86,400 s; with
+ * day_start_s 0 they begin at midnight UTC. What is set replaces what was counted; to set what get
+ * returned follows a wall clock that was changed. No exchange, not even for silence, is begun or
+ * admitted that a day's quota has no room for. */
+struct gate_quota {
+	uint64_t day_start_s, bytes;
+};
+void gate_quota_set(struct gate *g, const struct gate_quota *q, uint64_t wall_s);
+struct gate_quota gate_quota_get(const struct gate *g, uint64_t wall_s);
+
+/* "significance", "selsync-code", "budget", "every", "always", "random" */
+const char *gate_mode_text(enum gate_mode m);
+/* "local", "warm-up", "significant", "silence", "owed", "mode", "budget", "cap" */
+const char *gate_reason_text(enum gate_reason r);
+
+#endif

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+/* Partners: a table of what came of earlier exchanges, and the rules that go by it.
+ *
+ *     candidates ──► draw ──► (an exchange) ──► result ──► EXCHANGED  free at once, its time, its c
+ *                                                          BUSY       50 … 200 ms, or as below
+ *     their offer ──► admit ─► (an exchange) ───┘          TIMEOUT …  1 s, 2 s, … 64 s, about
+ *                                                          UNLIKE     5 min
+ *                                                          BAD        quarantine
+ *
+ * The happy path: nobody is waiting, every draw is uniform over all candidates but the last one
+ * drawn, and deadlines settle a little above what exchanges take.
+ *
+ * An engaged peer is not a bad one: it is asked again soon. Other reasons to be busy (its budget,
+ * a pause) last, so they count as failures do for the waiting, and only for that. What a peer is
+ * refused by us says nothing about it. The waiting is random, so that two that failed together do
+ * not come back together.
+ *
+ * Entries are made by what happened, never by a draw: a candidate that is not in the table is free.
+ * They are found through chains of a seeded hash, since peers choose their ids. When the table is
+ * full, the entry that was used longest ago makes room; with it goes what is known of that peer, so
+ * those in quarantine stay as long as there is anybody else. */
+#include "gossip/policy/partners.h"
+
+#include "agent/base/rng.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#define BUSY_MS_MIN 50
+#define BUSY_MS_MAX 200
+#define BACKOFF_MS 1000 /* after the first failure, on average; doubled with each that follows */
+#define BACKOFF_DOUBLINGS 6
+#define UNLIKE_MS (5 * 60 * 1000)
+
+#define CLIPPED_HARD 0.1f
+#define CLIPPED_OF 5
+#define CLIPPED_TIMES 3
+#define QUARANTINE_MS (60 * 1000)
+#define QUARANTINE_MS_MAX (60 * 60 * 1000)
+#define QUARANTINE_DOUBLINGS 6
+
+#define DEADLINE_MS_MIN 2000
+#define DEADLINE_MS_MAX (10 * 60 * 1000)
+#define STRETCH_MAX 512 /* from the floor to beyond the ceiling */
+_Static_assert(STRETCH_MAX *DEADLINE_MS_MIN >= DEADLINE_MS_MAX, "any deadline can be reached");
+_Static_assert(QUARANTINE_MS << QUARANTINE_DOUBLINGS >= QUARANTINE_MS_MAX, "so can the hour");
+
+#define NONE UINT16_MAX
+_Static_assert(PARTNERS_MAX < NONE, "places in the table");
+
+struct partners {
+	struct partners_config config;
+	struct rng rng;
+	uint64_t key; /* of the hash */
+	bool drawn;
+	struct peer_id last; /* that was drawn */
+	uint32_t n;
+	uint16_t head[PARTNERS_MAX], next[PARTNERS_MAX]; /* chains by hash */
+	struct partner entry[PARTNERS_MAX];
+};
+
+size_t partners_size(void)
+{
+	return sizeof(struct partners);
+}
+
+void partners_init(struct partners *p, const struct partners_config *c)
+{
+	memset(p, 0, sizeof *p);
+	p->config = *c;
+	rng_seed(&p->rng, c->seed, 0x706172746e657273);
+	p->key = rng_u64(&p->rng);
+	memset(p->head, 0xff, sizeof p->head);
+}
+
+/* ---- the table */
+
+static uint32_t chain_of(const struct partners *p, const struct peer_id *id)
+{
+	uint64_t w[4];
+	memcpy(w, id->bytes, sizeof w);
+	return (uint32_t)(rng_mix(rng_mix(p->key, w[0], w[1]), w[2], w[3]) % PARTNERS_MAX);
+}
+
+static uint16_t place_of(const struct partners *p, const struct peer_id *id)
+{
+	uint16_t i = p->head[chain_of(p, id)];
+	while (i != NONE && !peer_id_equal(&p->entry[i].id, id))
+		i = p->next[i];
+	return i;
+}
+
+const struct partner *partners_find(const struct partners *p, const struct peer_id *id)
+{
+	uint16_t i = place_of(p, id);
+	return i == NONE ? NULL : &p->entry[i];
+}
+
+uint32_t partners_count(const struct partners *p)
+{
+	return p->n;
+}
+
+const struct partner *partners_get(const struct partners *p, uint32_t i)
+{
+	return i < p->n ? &p->entry[i] : NULL;
+}
+
+static bool quarantined(const struct partner *e, uint64_t now_ms)
+{
+	return e->quarantine_ms > now_ms;
+}
+
+/* Takes the entry out that can best be missed, and returns its place. */
+static uint16_t make_room(struct partners *p, uint64_t now_ms)
+{
+	uint16_t out = 0;
+	for (uint16_t i = 1; i < PARTNERS_MAX; i++) {
+		const struct partner *a = &p->entry[i], *b = &p->entry[out];
+		bool qa = quarantined(a, now_ms), qb = quarantined(b, now_ms);
+		if (qa != qb ? qb : a->used_ms < b->used_ms)
+			out = i;
+	}
+	uint16_t *link = &p->head[chain_of(p, &p->entry[out].id)];
+	while (*link != out)
+		link = &p->next[*link];
+	*link = p->next[out];
+	return out;
+}
+
+/* The peer's entry, a new one if need be. */
+static struct partner *touch(struct partners *p, const struct peer_id *id, uint64_t now_ms)
+{
+	uint16_t i = place_of(p, id);
+	if (i == NONE) {
+		i = p->n < PARTNERS_MAX ? (uint16_t)p->n++ : make_room(p, now_ms);
+		uint16_t *head = &p->head[chain_of(p, id)];
+		p->next[i] = *head;
+		*head = i;
+		p->entry[i] = (struct partner){
+		        .id = *id, .stretch = 1, .tokens = p->config.burst, .tokens_ms = now_ms};
+	}
+	p->entry[i].used_ms = now_ms > 0 ? now_ms : 1;
+	return &p->entry[i];
+}
+
+/* ---- whom to ask, and whom to let in */
+
+/* When that peer may be asked. */
+static uint64_t free_from(const struct partners *p, const struct peer_id *id)
+{
+	const struct partner *e = partners_find(p, id);
+	if (!e)
+		return 0;
+	return e->free_ms > e->quarantine_ms ? e->free_ms : e->quarantine_ms;
+}
+
+/* Uniform over those that are free (Jin et al. 2016) in one pass: the k-th of them takes the place
+ * of the one chosen so far with probability 1/k. */
+bool partners_draw(struct partners *p, const struct peer_id *candidate, int n, uint64_t now_ms,
+        struct peer_id *out)
+{
+	const struct peer_id *chosen = NULL, *again = NULL;
+	uint64_t k = 0;
+	for (int i = 0; i < n; i++) {
+		if (free_from(p, &candidate[i]) > now_ms)
+			continue;
+		if (p->drawn && peer_id_equal(&candidate[i], &p->last))
+			again = &candidate[i];
+		else if (rng_below(&p->rng, ++k) == 0)
+			chosen = &candidate[i];
+	}
+	if (!chosen)
+		chosen = again;
+	if (!chosen)
+		return false;
+	p->drawn = true;
+	p->last = *chosen;
+	*out = *chosen;
+	return true;
+}
+
+enum exchange_why partners_admit(struct partners *p, const struct peer_id *id, uint64_t now_ms)
+{
+	struct partner *e = touch(p, id, now_ms);
+	if (quarantined(e, now_ms))
+		return EXCHANGE_QUARANTINED;
+	if (now_ms > e->tokens_ms) {
+		e->tokens += p->config.rate * (double)(now_ms - e->tokens_ms) / 1000;
+		if (e->tokens > p->config.burst)
+			e->tokens = p->config.burst;
+		e->tokens_ms = now_ms;
+	}
+	if (e->tokens < 1)
+		return EXCHANGE_RATE;
+	e->tokens -= 1;
+	return EXCHANGE_WILLING;
+}
+
+/* ---- what came of it */
+
+/* Text is cut between characters. */
+static void quarantine(struct partner *e, const char *reason, uint64_t now_ms)
+{
+	uint32_t doublings =
+	        e->quarantines < QUARANTINE_DOUBLINGS ? e->quarantines : QUARANTINE_DOUBLINGS;
+	uint64_t ms = (uint64_t)QUARANTINE_MS << doublings;
+	e->quarantine_ms = now_ms + (ms < QUARANTINE_MS_MAX ? ms : QUARANTINE_MS_MAX);
+	e->quarantines++;
+	e->clipped = 0;
+	size_t n = 0;
+	while (n < PARTNER_REASON_MAX - 1 && reason[n] != '\0')
+		n++;
+	while (n > 0 && ((uint8_t)reason[n] & 0xc0) == 0x80)
+		n--;
+	memcpy(e->reason, reason, n);
+	e->reason[n] = '\0';
+}
+
+void partners_quarantine(
+        struct partners *p, const struct peer_id *id, const char *reason, uint64_t now_ms)
+{
+	quarantine(touch(p, id, now_ms), reason, now_ms);
+}
+
+static const char *badness(int code)
+{
+	switch (code) {
+	case ERR_NONFINITE:
+		return "sent numbers that are not finite";
+	case ERR_FORMAT:
+		return "sent malformed data";
+	case ERR_LIMIT:
+		return "sent more than was agreed";
+	case ERR_MISMATCH:
+		return "sent something else than was agreed";
+	default:
+		return "sent what cannot be used";
+	}
+}
+
+/* Left alone for between half and one and a half of a time that doubles with each failure. */
+static void back_off(struct partners *p, struct partner *e, uint64_t now_ms)
+{
+	uint32_t doublings = e->strikes < BACKOFF_DOUBLINGS ? e->strikes : BACKOFF_DOUBLINGS;
+	uint64_t ms = (uint64_t)BACKOFF_MS << doublings;
+	e->strikes++;
+	e->free_ms = now_ms + ms / 2 + rng_below(&p->rng, ms + 1);
+}
+
+static void on_busy(struct partners *p, struct partner *e, uint8_t why, uint64_t now_ms)
+{
+	if (why == EXCHANGE_ENGAGED || why == EXCHANGE_OTHER)
+		e->free_ms =
+		        now_ms + BUSY_MS_MIN + rng_below(&p->rng, BUSY_MS_MAX - BUSY_MS_MIN + 1);
+	else
+		back_off(p, e, now_ms);
+}
+
+static void on_exchanged(struct partner *e, const struct exchange_result *r, uint64_t now_ms)
+{
+	uint64_t bytes = r->bytes_sent > r->bytes_received ? r->bytes_sent : r->bytes_received;
+	e->exchanged++;
+	e->last_ms = now_ms;
+	e->strikes = 0;
+	e->free_ms = 0;
+	if (bytes > 0) {
+		e->per_byte[e->n_times % PARTNER_TIMES] =
+		        (float)((double)r->took_ms / (double)bytes);
+		e->n_times++;
+	}
+	e->stretch *= 7.0f / 8;
+	if (e->stretch < 1)
+		e->stretch = 1;
+
+	bool hard = !(r->factor >= CLIPPED_HARD);
+	int times = 0;
+	e->clipped = (uint8_t)((e->clipped << 1 | hard) & ((1 << CLIPPED_OF) - 1));
+	for (int i = 0; i < CLIPPED_OF; i++)
+		times += e->clipped >> i & 1;
+	if (times >= CLIPPED_TIMES)
+		quarantine(e, "its parameters had to be clipped hard in 3 of its last 5 exchanges",
+		        now_ms);
+}
+
+void partners_result(struct partners *p, const struct exchange_result *r, uint64_t now_ms)
+{
+	if (r->outcome == OUTCOME_CROSSED || r->outcome == OUTCOME_CANCELLED ||
+	        r->outcome >= OUTCOMES || (r->outcome == OUTCOME_BUSY && !r->ours))
+		return;
+	struct partner *e = touch(p, &r->peer, now_ms);
+	if (r->outcome == OUTCOME_EXCHANGED) {
+		on_exchanged(e, r, now_ms);
+		return;
+	}
+	if (r->outcome == OUTCOME_BUSY) {
+		on_busy(p, e, r->why, now_ms);
+		return;
+	}
+	e->failed++;
+	if (r->outcome == OUTCOME_UNLIKE)
+		e->free_ms = now_ms + UNLIKE_MS;
+	else
+		back_off(p, e, now_ms);
+	if (r->outcome == OUTCOME_BAD)
+		quarantine(e, badness(r->code), now_ms);
+	if (r->outcome == OUTCOME_TIMEOUT && r->deadline_ms < DEADLINE_MS_MAX)
+		e->stretch = e->stretch < STRETCH_MAX / 2.0f ? 2 * e->stretch : STRETCH_MAX;
+}
+
+/* ---- deadlines */
+
+static double median(float *v, int n)
+{
+	for (int i = 1; i < n; i++) {
+		float x = v[i];
+		int j = i;
+		for (; j > 0 && v[j - 1] > x; j--)
+			v[j] = v[j - 1];
+		v[j] = x;
+	}
+	return n % 2 ? (double)v[n / 2] : ((double)v[n / 2 - 1] + (double)v[n / 2]) / 2;
+}
+
+/* Median + 4·MAD. A few times that happen to be alike are no proof that the next will be: the
+ * deviation counts as a quarter of the median at least, so a deadline is twice of what is usual. */
+static double per_byte_ms(const struct partner *e)
+{
+	float v[PARTNER_TIMES];
+	int n = e->n_times < PARTNER_TIMES ? (int)e->n_times : PARTNER_TIMES;
+	memcpy(v, e->per_byte, sizeof v);
+	double middle = median(v, n);
+	for (int i = 0; i < n; i++)
+		v[i] = (float)fabs((double)v[i] - middle);
+	double deviation = median(v, n);
+	return middle + 4 * (deviation > middle / 4 ? deviation : middle / 4);
+}
+
+uint64_t partners_deadline(const struct partners *p, const struct peer_id *id, uint64_t bytes)
+{
+	const struct partner *e = partners_find(p, id);
+	double ms = e && e->n_times > 0 ? per_byte_ms(e) : p->config.per_byte_ms;
+	ms *= (double)bytes;
+	if (!(ms > DEADLINE_MS_MIN))
+		ms = DEADLINE_MS_MIN;
+	if (e)
+		ms *= (double)e->stretch;
+	return ms < DEADLINE_MS_MAX ? (uint64_t)ms : DEADLINE_MS_MAX;
+}

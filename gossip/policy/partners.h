@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* What this agent knows of its peers as partners: with whom to exchange next, how long it may take,
+ * who may begin one with us, and who is not to be trusted for a while.
+ *
+ * Partners are drawn uniformly (gossiping SGD), not the same one twice in a row while others are
+ * free. A peer that was busy, slow or gone is left alone for a random time that grows; one whose
+ * parameters had to be clipped hard (c < 0.1) in 3 of its last 5 exchanges, or were not finite, is
+ * quarantined, with a reason, for 1 min, then 2, … up to 1 h.
+ *
+ * Deadlines: median + 4·MAD, at least 2·median, of the last 16 exchanges' time per byte, doubled on
+ * a timeout and shrunk by an eighth on success (what timed out teaches nothing), with a floor of
+ * 2 s and a ceiling of 10 min. Pure; a bounded table whose least recently used entry makes room. */
+#ifndef DUNLIN_GOSSIP_POLICY_PARTNERS_H
+#define DUNLIN_GOSSIP_POLICY_PARTNERS_H
+
+#include "gossip/exchange/exchange.h"
+
+#define PARTNERS_MAX 1024
+#define PARTNER_TIMES 16
+#define PARTNER_REASON_MAX 96
+
+struct partner {
+	struct peer_id id;
+	uint64_t used_ms;              /* when anything was last entered; 0: a free slot */
+	uint64_t exchanged;            /* exchanges that came about */
+	uint64_t failed;               /* that did not, busy ones left out */
+	uint64_t last_ms;              /* when one last came about; 0: never */
+	uint64_t free_ms;              /* not to be asked before: back-off */
+	uint32_t strikes;              /* failures in a row, for the back-off */
+	float per_byte[PARTNER_TIMES]; /* ms */
+	uint32_t n_times;
+	float stretch;          /* ≥ 1: what timeouts have made of the deadline */
+	uint8_t clipped;        /* bits of the last 5 exchanges: c < 0.1 */
+	uint64_t quarantine_ms; /* until when; 0 or past: it is not */
+	uint32_t quarantines;
+	char reason[PARTNER_REASON_MAX]; /* of the last quarantine */
+	double tokens;                   /* exchanges that it may still begin with us */
+	uint64_t tokens_ms;
+};
+
+struct partners_config {
+	uint64_t seed;
+	double rate;        /* exchanges a second that one peer may begin with us */
+	double burst;       /* and at once */
+	double per_byte_ms; /* first guess: 0.001 (1 MB/s) */
+};
+
+struct partners;
+size_t partners_size(void);
+void partners_init(struct partners *p, const struct partners_config *c);
+
+/* Draws one of the candidates (alive, of our model; the caller knows). False: nobody is free. */
+bool partners_draw(struct partners *p, const struct peer_id *candidate, int n, uint64_t now_ms,
+        struct peer_id *out);
+
+/* May that peer begin an exchange with us? EXCHANGE_WILLING takes a token; _RATE, _QUARANTINED. */
+enum exchange_why partners_admit(struct partners *p, const struct peer_id *id, uint64_t now_ms);
+
+/* What came of one, ours or theirs: r->took_ms, bytes, outcome, factor. */
+void partners_result(struct partners *p, const struct exchange_result *r, uint64_t now_ms);
+
+/* For what is found out otherwise: a donor whose gift was no model of ours. */
+void partners_quarantine(
+        struct partners *p, const struct peer_id *id, const char *reason, uint64_t now_ms);
+
+/* Milliseconds for an exchange with that peer of that many bytes in its larger direction. */
+uint64_t partners_deadline(const struct partners *p, const struct peer_id *id, uint64_t bytes);
+
+/* Looking around. NULL: unknown. partners_get: 0 … count − 1 in no lasting order. */
+const struct partner *partners_find(const struct partners *p, const struct peer_id *id);
+uint32_t partners_count(const struct partners *p);
+const struct partner *partners_get(const struct partners *p, uint32_t i);
+
+#endif

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT */
+/* Loops that the compiler vectorises: no intrinsics, so that one text serves every instruction set
+ * (see the header). `restrict` everywhere is what makes that work. Built without -ffast-math: a NaN
+ * stays a NaN, and sums keep the order that is written here, lane by lane.
+ *
+ * KERNELS_SUFFIX names the table that this compilation defines. */
+#include "model/cpu/kernels.h"
+
+#include "model/device/contract.h"
+#include "model/device/dropout.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LANES 16
+
+static void relu(float *restrict y, const float *restrict x, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		y[i] = x[i] > 0 ? x[i] : 0;
+}
+
+static void mask(float *restrict d, const float *restrict x, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		d[i] = x[i] > 0 ? d[i] : 0;
+}
+
+static void add(float *restrict y, const float *a, const float *b, size_t n, bool with_relu)
+{
+	if (!with_relu) {
+		for (size_t i = 0; i < n; i++)
+			y[i] = a[i] + b[i];
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		float s = a[i] + b[i];
+		y[i] = s > 0 ? s : 0;
+	}
+}
+
+/* e^x for x <= 0, to 2 ulp: 2^k · e^r with |r| <= ln2/2 and e^r by its series to r^6. libm's expf
+ * is not vectorised without -ffast-math. */
+static inline float exp_negative(float x)
+{
+	x = x < -87.0f ? -87.0f : x;
+	float k = __builtin_rintf(x * 1.44269504f);
+	float r = x - k * 0.693359375f;
+	r = r + k * 2.12194440e-4f;
+	float p = 1.0f / 720;
+	p = p * r + 1.0f / 120;
+	p = p * r + 1.0f / 24;
+	p = p * r + 1.0f / 6;
+	p = p * r + 0.5f;
+	p = p * r + 1;
+	p = p * r + 1;
+	uint32_t bits = (uint32_t)((int32_t)k + 127) << 23;
+	float scale;
+	memcpy(&scale, &bits, sizeof scale);
+	return p * scale;
+}
+
+/* Φ(x) of the normal distribution by Abramowitz & Stegun 7.1.26 for erf, which is within 1.5e-7,
+ * and gauss = e^(−x²/2) as a by-product. */
+static inline float normal_cdf(float x, float *gauss)
+{
+	float a = fabsf(x) * 0.70710678f, t = 1 / (1 + 0.3275911f * a);
+	float g = exp_negative(-0.5f * x * x);
+	float p = 1.061405429f;
+	p = p * t - 1.453152027f;
+	p = p * t + 1.421413741f;
+	p = p * t - 0.284496736f;
+	p = p * t + 0.254829592f;
+	float tail = 0.5f * p * t * g;
+	*gauss = g;
+	return x > 0 ? 1 - tail : tail;
+}
+
+static void gelu(float *restrict y, const float *restrict x, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		float g;
+		y[i] = x[i] * normal_cdf(x[i], &g);
+	}
+}
+
+static void gelu_backward(
+        float *restrict dx, const float *restrict dy, const float *restrict x, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		float g, cdf = normal_cdf(x[i], &g);
+		dx[i] = dy[i] * (cdf + x[i] * g * 0.39894228f);
+	}
+}
+
+static void dropout(float *restrict y, const float *restrict x, size_t first, size_t n,
+        uint64_t seed, uint32_t keep_below, float scale)
+{
+	for (size_t i = 0; i < n; i++) {
+		bool keep = dropout_hash(seed, (uint32_t)(first + i)) < keep_below;
+		y[i] = keep ? x[i] * scale : 0;
+	}
+}
+
+static void bias(float *restrict y, const float *restrict b, size_t rows, size_t cols, size_t ld,
+        bool with_relu)
+{
+	for (size_t r = 0; r < rows; r++) {
+		float *restrict row = y + r * ld;
+		if (with_relu)
+			for (size_t i = 0; i < cols; i++) {
+				float s = row[i] + (b ? b[i] : 0);
+				row[i] = s > 0 ? s : 0;
+			}
+		else
+			for (size_t i = 0; i < cols; i++)
+				row[i] += b ? b[i] : 0;
+	}
+}
+
+static void column_sum(float *restrict s, const float *restrict y, size_t rows, size_t cols,
+        size_t ld, bool accumulate)
+{
+	if (!accumulate)
+		memset(s, 0, cols * sizeof *s);
+	for (size_t r = 0; r < rows; r++)
+		for (size_t i = 0; i < cols; i++)
+			s[i] += y[r * ld + i];
+}
+
+static void mask_part(
+        float *restrict d, const float *restrict x, size_t rows, size_t cols, size_t ld)
+{
+	for (size_t r = 0; r < rows; r++)
+		for (size_t i = 0; i < cols; i++)
+			d[r * ld + i] = x[r * ld + i] > 0 ? d[r * ld + i] : 0;
+}
+
+static void max_pool2(
+        float *restrict y, uint8_t *restrict which, const float *restrict x, const struct window *s)
+{
+	size_t c = (size_t)s->c, line = (size_t)s->w * c;
+	for (size_t i = 0; i < (size_t)s->oh; i++) {
+		for (size_t j = 0; j < (size_t)s->ow; j++) {
+			const float *restrict p = x + 2 * i * line + 2 * j * c;
+			for (size_t k = 0; k < c; k++) {
+				float a = p[k], b = p[c + k], d = p[line + k], e = p[line + c + k];
+				float ab = b > a ? b : a, de = e > d ? e : d;
+				uint8_t low = b > a ? 1 : 0, high = e > d ? 3 : 2;
+				y[k] = de > ab ? de : ab;
+				which[k] = de > ab ? high : low;
+			}
+			y += c;
+			which += c;
+		}
+	}
+}
+
+/* n channels of one window. Called with a constant n where it can be: the compiler would else
+ * choose a vector of 64 for the bytes, and most images have fewer channels. */
+static inline void pool2_spread(float *restrict p, const uint8_t *restrict which,
+        const float *restrict dy, const float *restrict y, size_t n, size_t c, size_t line,
+        bool with_mask)
+{
+	for (size_t k = 0; k < n; k++) {
+		float d = with_mask && !(y[k] > 0) ? 0 : dy[k];
+		int w = which[k];
+		p[k] = w == 0 ? d : 0;
+		p[c + k] = w == 1 ? d : 0;
+		p[line + k] = w == 2 ? d : 0;
+		p[line + c + k] = w == 3 ? d : 0;
+	}
+}
+
+static void max_pool2_backward(float *restrict dx, const uint8_t *restrict which,
+        const float *restrict dy, const float *restrict y, const struct window *s, bool with_mask)
+{
+	size_t c = (size_t)s->c, line = (size_t)s->w * c;
+	if (s->oh * 2 != s->h || s->ow * 2 != s->w) /* an odd edge that no window covers */
+		memset(dx, 0, (size_t)s->h * line * sizeof *dx);
+	for (size_t i = 0; i < (size_t)s->oh; i++) {
+		for (size_t j = 0; j < (size_t)s->ow; j++) {
+			float *restrict p = dx + 2 * i * line + 2 * j * c;
+			size_t k = 0;
+			for (; k + LANES <= c; k += LANES)
+				pool2_spread(
+				        p + k, which + k, dy + k, y + k, LANES, c, line, with_mask);
+			pool2_spread(p + k, which + k, dy + k, y + k, c - k, c, line, with_mask);
+			dy += c;
+			y += c;
+			which += c;
+		}
+	}
+}
+
+/* The rows [*from, *to) of the input under output row o, padding cut off. */
+static inline void reach(int64_t o, int64_t in, const struct window *s, int64_t *from, int64_t *to)
+{
+	*from = o * s->stride - s->pad;
+	*to = *from + s->kernel;
+	*from = *from < 0 ? 0 : *from;
+	*to = *to > in ? in : *to;
+}
+
+static void max_pool(
+        float *restrict y, int32_t *restrict which, const float *restrict x, const struct window *s)
+{
+	int64_t c = s->c, i0, i1, j0, j1;
+	for (int64_t oi = 0; oi < s->oh; oi++) {
+		reach(oi, s->h, s, &i0, &i1);
+		for (int64_t oj = 0; oj < s->ow; oj++, y += c, which += c) {
+			reach(oj, s->w, s, &j0, &j1);
+			for (int64_t k = 0; k < c; k++) {
+				y[k] = x[(i0 * s->w + j0) * c + k];
+				which[k] = (int32_t)(i0 * s->w + j0);
+			}
+			for (int64_t i = i0; i < i1; i++)
+				for (int64_t j = j0; j < j1; j++) {
+					const float *restrict p = x + (i * s->w + j) * c;
+					int32_t at = (int32_t)(i * s->w + j);
+					for (int64_t k = 0; k < c; k++) {
+						bool more = p[k] > y[k];
+						y[k] = more ? p[k] : y[k];
+						which[k] = more ? at : which[k];
+					}
+				}
+		}
+	}
+}
+
+static void max_pool_backward(float *restrict dx, const int32_t *restrict which,
+        const float *restrict dy, const struct window *s)
+{
+	memset(dx, 0, (size_t)(s->h * s->w * s->c) * sizeof *dx);
+	for (int64_t o = 0; o < s->oh * s->ow; o++)
+		for (int64_t k = 0; k < s->c; k++)
+			dx[which[o * s->c + k] * s->c + k] += dy[o * s->c + k];
+}
+
+/* Padding counts as zeros, as PyTorch's count_include_pad. */
+static void avg_pool(float *restrict y, const float *restrict x, const struct window *s)
+{
+	int64_t c = s->c, i0, i1, j0, j1;
+	float share = 1.0f / (float)(s->kernel * s->kernel);
+	for (int64_t oi = 0; oi < s->oh; oi++) {
+		reach(oi, s->h, s, &i0, &i1);
+		for (int64_t oj = 0; oj < s->ow; oj++, y += c) {
+			reach(oj, s->w, s, &j0, &j1);
+			memset(y, 0, (size_t)c * sizeof *y);
+			for (int64_t i = i0; i < i1; i++)
+				for (int64_t j = j0; j < j1; j++)
+					for (int64_t k = 0; k < c; k++)
+						y[k] += x[(i * s->w + j) * c + k];
+			for (int64_t k = 0; k < c; k++)
+				y[k] *= share;
+		}
+	}
+}
+
+static void avg_pool_backward(float *restrict dx, const float *restrict dy, const struct window *s)
+{
+	int64_t c = s->c, i0, i1, j0, j1;
+	float share = 1.0f / (float)(s->kernel * s->kernel);
+	memset(dx, 0, (size_t)(s->h * s->w * c) * sizeof *dx);
+	for (int64_t oi = 0; oi < s->oh; oi++) {
+		reach(oi, s->h, s, &i0, &i1);
+		for (int64_t oj = 0; oj < s->ow; oj++, dy += c) {
+			reach(oj, s->w, s, &j0, &j1);
+			for (int64_t i = i0; i < i1; i++)
+				for (int64_t j = j0; j < j1; j++)
+					for (int64_t k = 0; k < c; k++)
+						dx[(i * s->w + j) * c + k] += dy[k] * share;
+		}
+	}
+}
+
+static void global_pool(float *restrict y, const float *restrict x, size_t pixels, size_t c)
+{
+	float share = 1.0f / (float)pixels;
+	memset(y, 0, c * sizeof *y);
+	for (size_t i = 0; i < pixels; i++)
+		for (size_t k = 0; k < c; k++)
+			y[k] += x[i * c + k];
+	for (size_t k = 0; k < c; k++)
+		y[k] *= share;
+}
+
+static void global_pool_backward(
+        float *restrict dx, const float *restrict dy, size_t pixels, size_t c)
+{
+	float share = 1.0f / (float)pixels;
+	for (size_t i = 0; i < pixels; i++)
+		for (size_t k = 0; k < c; k++)
+			dx[i * c + k] = dy[k] * share;
+}
+
+static void transpose(float *restrict out, const float *restrict in, size_t rows, size_t cols)
+{
+	for (size_t c = 0; c < cols; c++)
+		for (size_t r = 0; r < rows; r++)
+			out[c * rows + r] = in[r * cols + c];
+}
+
+static double softmax_loss(const float *restrict z, size_t classes, int32_t label,
+        float *restrict d, float scale, bool *correct)
+{
+	float top = z[0];
+	size_t best = 0;
+	for (size_t i = 1; i < classes; i++)
+		if (z[i] > top) {
+			top = z[i];
+			best = i;
+		}
+	*correct = best == (size_t)label;
+	float sum = 0;
+	for (size_t i = 0; i < classes; i++) {
+		float p = exp_negative(z[i] - top);
+		if (d)
+			d[i] = p;
+		sum += p;
+	}
+	double loss = log((double)sum) + (double)top - (double)z[label];
+	if (d) {
+		float share = scale / sum;
+		for (size_t i = 0; i < classes; i++)
+			d[i] *= share;
+		d[label] -= scale;
+	}
+	return loss;
+}
+
+static double sum_squares(const float *restrict x, size_t n)
+{
+	double lane[LANES] = {0}, sum = 0;
+	size_t i = 0;
+	for (; i + LANES <= n; i += LANES)
+		for (size_t k = 0; k < LANES; k++)
+			lane[k] += (double)x[i + k] * (double)x[i + k];
+	for (; i < n; i++)
+		sum += (double)x[i] * (double)x[i];
+	for (size_t k = 0; k < LANES; k++)
+		sum += lane[k];
+	return sum;
+}
+
+static void sum_into(float *restrict sum, const float *restrict part, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		sum[i] += part[i];
+}
+
+UNCONTRACTED static void add_scaled(
+        float *restrict x, const float *restrict h, size_t n, float k)
+{
+	UNCONTRACTED_BODY
+	for (size_t i = 0; i < n; i++)
+		x[i] += k * h[i];
+}
+
+static void sgd(float *restrict w, float *restrict m, const float *restrict g, size_t n,
+        const struct optim_args *a)
+{
+	float lr = a->lr, mu = a->momentum, decay = a->weight_decay, scale = a->grad_scale;
+	float look = a->nesterov ? mu : 1, grad = a->nesterov ? 1 : 0;
+	for (size_t i = 0; i < n; i++) {
+		float d = g[i] * scale + decay * w[i];
+		float v = mu * m[i] + d;
+		m[i] = v;
+		w[i] -= lr * (look * v + grad * d);
+	}
+}
+
+static void adamw(float *restrict w, float *restrict m, float *restrict v, const float *restrict g,
+        size_t n, const struct optim_args *a)
+{
+	float b1 = a->beta1, b2 = a->beta2, scale = a->grad_scale, eps = a->eps;
+	float shrink = 1 - a->lr * a->weight_decay, step = a->lr / a->bias1;
+	float root = 1 / sqrtf(a->bias2);
+	for (size_t i = 0; i < n; i++) {
+		float d = g[i] * scale;
+		m[i] = b1 * m[i] + (1 - b1) * d;
+		v[i] = b2 * v[i] + (1 - b2) * d * d;
+		w[i] = w[i] * shrink - step * m[i] / (__builtin_sqrtf(v[i]) * root + eps);
+	}
+}
+
+#define JOIN(a, b) a##b
+#define NAME(suffix) JOIN(cpu_kernels_, suffix)
+#define TEXT(x) #x
+#define STRING(x) TEXT(x)
+
+const struct cpu_kernels NAME(KERNELS_SUFFIX) = {
+        .name = STRING(KERNELS_SUFFIX),
+        .relu = relu,
+        .mask = mask,
+        .add = add,
+        .gelu = gelu,
+        .gelu_backward = gelu_backward,
+        .dropout = dropout,
+        .bias = bias,
+        .column_sum = column_sum,
+        .mask_part = mask_part,
+        .max_pool2 = max_pool2,
+        .max_pool2_backward = max_pool2_backward,
+        .max_pool = max_pool,
+        .max_pool_backward = max_pool_backward,
+        .avg_pool = avg_pool,
+        .avg_pool_backward = avg_pool_backward,
+        .global_pool = global_pool,
+        .global_pool_backward = global_pool_backward,
+        .transpose = transpose,
+        .softmax_loss = softmax_loss,
+        .sum_squares = sum_squares,
+        .sum_into = sum_into,
+        .add_scaled = add_scaled,
+        .sgd = sgd,
+        .adamw = adamw,
+};

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* One sample from bytes to normalised floats, moved about on the way. Internal to the loader,
+ * and what a GPU does with a batch of bytes is checked against it. */
+#ifndef DUNLIN_MODEL_DATA_AUGMENT_H
+#define DUNLIN_MODEL_DATA_AUGMENT_H
+
+#include "model/data/data.h"
+#include "model/data/move.h"
+
+/* The settings' own range, and that a shift leaves something of an image of that shape. */
+int augment_check(const struct augment *a, const struct shape *s, struct err *e) MUST_CHECK;
+
+/* Draws a move; takes from r only what the settings ask for. */
+void augment_draw(const struct augment *a, struct rng *r, struct augment_move *m);
+
+/* src (H, W, C) bytes to dst (H, W, C) floats. table gives the value of each byte; what comes from
+ * outside the image counts as byte 0. */
+void augment_apply(const struct augment_move *m, const struct shape *s, const float table[256],
+        const uint8_t *src, float *dst);
+
+#endif

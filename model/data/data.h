@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* Data sets in memory, who trains on which part, in which order, and a thread that prepares
+ * batches ahead.
+ *
+ *     dataset ──partition──► indices of this agent ──order (seed, epoch)──► loader ──► batches
+ *
+ * Order and augmentation are functions of (seed, epoch, place in the epoch) and nothing else, so a
+ * position is two numbers, and what was read ahead but not used is never missed. */
+#ifndef DUNLIN_MODEL_DATA_DATA_H
+#define DUNLIN_MODEL_DATA_DATA_H
+
+#include "agent/base/err.h"
+#include "agent/base/rng.h"
+#include "model/arch/arch.h"
+
+struct augment_move;
+struct device;
+
+struct dataset {
+	struct shape shape; /* (H, W, C) */
+	uint32_t count;
+	int64_t classes;
+	uint8_t *pixels; /* owned, count × H × W × C */
+	int32_t *labels; /* owned, each in [0, classes) */
+};
+
+/* Reads a pair of IDX files, plain or gzip (told by their first bytes, not their names). Checks
+ * magic, type, sizes against the file's own length, that both counts agree and are not 0, and
+ * every label. classes 0: the largest label + 1. */
+int dataset_read_idx(struct dataset *d, const char *images, const char *labels, int64_t classes,
+        struct err *e) MUST_CHECK;
+void dataset_close(struct dataset *d);
+
+/* Mean and standard deviation of the pixels / 255, over all channels; std is 1 where all pixels are
+ * alike. */
+void dataset_statistics(
+        const struct dataset *d, const uint32_t *index, uint32_t n, double *mean, double *std);
+
+enum partition_kind { PARTITION_ALL, PARTITION_SHARD, PARTITION_LABEL };
+
+struct partition {
+	enum partition_kind kind;
+	uint32_t parts, part; /* SHARD and LABEL: part k of n, 0 <= k < n */
+	double alpha;         /* LABEL: Dirichlet concentration */
+	uint64_t seed;        /* the same at every agent that shares the split */
+};
+
+/* The samples of one agent, after holding out validation (a share in [0, 1) of the whole set, the
+ * same samples for every part). Both arrays are malloc'd and the caller's; the parts of SHARD and
+ * of LABEL are disjoint and cover the rest. An empty part is ERR_INVALID. */
+int data_split(const struct dataset *d, const struct partition *p, double validation,
+        uint32_t **train, uint32_t *n_train, uint32_t **val, uint32_t *n_val,
+        struct err *e) MUST_CHECK;
+
+struct augment {
+	bool flip;    /* mirrored left-right, one time in two */
+	int shift;    /* moved by up to so many pixels in each direction, filled with pixel 0 */
+	double scale; /* resized by up to ±this share about the centre (bilinear) */
+};
+
+struct loader_config {
+	const struct dataset *data; /* borrowed */
+	const uint32_t *index;      /* borrowed: the samples, in any order */
+	uint32_t n_index;
+	int64_t batch;
+	uint64_t seed;
+	struct augment augment;
+	double mean, std; /* value = (pixel / 255 − mean) / std */
+	bool shuffle;     /* off: in the order given, and the last batch may be short */
+	int ahead; /* batches prepared in advance, 1..LIMIT_READ_AHEAD; 0: on the caller's thread */
+	/* Borrowed, or NULL: whom the batches are for. If its backend makes images by itself they
+	 * come as bytes, in memory of host_alloc; the loader must be freed before the device. */
+	struct device *dev;
+};
+
+/* Either floats, or bytes with all that it takes to make the floats. */
+struct batch {
+	float *x;                   /* (count, H, W, C), room for the full batch; NULL: bytes */
+	uint8_t *pixels;            /* (count, H, W, C); NULL: floats */
+	struct augment_move *moves; /* (count), of the pixels; NULL: as they are */
+	const float *table;         /* 256: the value of each byte */
+	int32_t *labels;            /* (count) */
+	struct shape shape;         /* (H, W, C) */
+	int64_t count;
+	uint64_t epoch; /* of its first sample */
+};
+
+/* Where the next batch begins. With shuffle, batches are always full: one that would run over the
+ * end of an epoch takes its last samples from the next one's order. */
+struct loader_position {
+	uint64_t epoch;
+	uint64_t sample; /* in [0, n_index) */
+};
+
+struct loader;
+int loader_new(struct loader **out, const struct loader_config *c, struct loader_position at,
+        struct err *e) MUST_CHECK;
+void loader_free(struct loader *l); /* stops the thread */
+
+/* The next batch, valid until the call after it. Without shuffle, NULL after the last one. */
+const struct batch *loader_next(struct loader *l);
+
+/* What loader_next will give next, if it is ready: nothing is waited for, and the last batch stays
+ * as it is. NULL: not ready, or there is none; without a thread always. Valid as that batch will
+ * be. */
+const struct batch *loader_peek(struct loader *l);
+
+/* Of the batch that loader_next will give next: what a checkpoint saves. */
+struct loader_position loader_position(const struct loader *l);
+
+/* Without shuffle: begin again at epoch 0, sample 0. Ends the life of the last batch. */
+void loader_rewind(struct loader *l);
+
+#endif

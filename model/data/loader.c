@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: MIT */
+/* Batches, prepared by a thread ahead of the trainer. The thread fills a ring of ahead + 1 batches:
+ * one is in the trainer's hands, the others wait or are being filled.
+ *
+ *     taken − 1          taken                made
+ *     ┌──────────┬────────┬──────┬─────────────┬───────┐
+ *     │ consumer │ ready  │ ready│ being filled│ free  │   slot = counter mod slots
+ *     └──────────┴────────┴──────┴─────────────┴───────┘
+ *
+ * Every batch remembers the position that follows it, so the loader's position is always the
+ * consumer's: what was prepared but never taken does not count, and a loader that is started at a
+ * saved position gives the same bytes as one that never stopped. That rests on order and
+ * augmentation being functions of (seed, epoch, place) alone.
+ *
+ * For a device that makes images by itself a batch is bytes and moves, and the thread only gathers.
+ * The device reads the slots on its own while it computes. It is the consumer who knows that it is
+ * done with one: loader_next hands the last batch back to be filled again, and comes after the
+ * result of the step on that batch, which came after its images (graph.h says more).
+ *
+ * A mutex and two conditions are enough: they are touched once a batch, not once a sample. All
+ * memory is taken in loader_new, in one block; after it nothing can fail. */
+#include "agent/base/thread.h"
+#include "model/data/augment.h"
+#include "model/device/device.h"
+
+#include <assert.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum loader_stream { STREAM_ORDER = 11, STREAM_AUGMENT };
+
+struct slot {
+	struct batch batch; /* its arrays are parts of the loader's memory */
+	struct loader_position after;
+	bool end; /* no batch: the data ended before it */
+};
+
+struct loader {
+	struct loader_config c;
+	void *memory;        /* owned: the table, and what the slots hold */
+	float *table;        /* 256: the value of each byte */
+	size_t sample_count; /* values in one sample */
+	struct slot *slots;  /* owned */
+	int n_slots;
+	bool augmented;
+	bool bytes; /* the device makes the images, and the memory is of its kind */
+
+	/* The producer's alone, while it fills. */
+	uint32_t *order; /* owned; with shuffle the order of order_epoch */
+	uint64_t order_epoch;
+	struct loader_position next; /* of the next batch to fill */
+	bool ended;
+
+	struct loader_position at; /* the consumer's */
+
+	/* Shared, under the mutex. */
+	pthread_mutex_t mutex;
+	pthread_cond_t filled, freed;
+	uint64_t made, taken; /* batches, since the start or the last rewind */
+	bool holding;         /* the consumer still uses batch taken - 1 */
+	bool rewind, stop;
+	bool threaded;
+	pthread_t thread;
+};
+
+static void shuffle_epoch(struct loader *l, uint64_t epoch)
+{
+	struct rng r;
+	memcpy(l->order, l->c.index, l->c.n_index * sizeof *l->order);
+	rng_seed(&r, rng_mix(l->c.seed, epoch, 0), STREAM_ORDER);
+	rng_shuffle(&r, l->order, l->c.n_index);
+	l->order_epoch = epoch;
+}
+
+/* Into place k of a batch. */
+static void fill_sample(struct loader *l, uint32_t sample, struct batch *b, size_t k)
+{
+	const struct dataset *d = l->c.data;
+	const uint8_t *src = d->pixels + sample * l->sample_count;
+	struct augment_move move = {.zoom = 1};
+	if (l->augmented) {
+		struct rng r;
+		rng_seed(&r, rng_mix(l->c.seed, l->next.epoch, l->next.sample), STREAM_AUGMENT);
+		augment_draw(&l->c.augment, &r, &move);
+	}
+	b->labels[k] = d->labels[sample];
+	if (!l->bytes) {
+		augment_apply(&move, &d->shape, l->table, src, b->x + k * l->sample_count);
+		return;
+	}
+	memcpy(b->pixels + k * l->sample_count, src, l->sample_count);
+	if (l->augmented)
+		b->moves[k] = move;
+}
+
+/* Shuffled samples lie anywhere in memory; asked for one ahead, they arrive while another is
+ * converted. Waiting for them costs more than the conversion. */
+static void prefetch_sample(const struct loader *l, const uint32_t *order)
+{
+	if (l->next.sample + 1 == l->c.n_index)
+		return;
+	const uint8_t *p = l->c.data->pixels + order[l->next.sample + 1] * l->sample_count;
+	for (size_t i = 0; i < l->sample_count; i += 64)
+		__builtin_prefetch(p + i);
+}
+
+/* Fills one slot from l->next and moves it on. */
+static void fill_slot(struct loader *l, struct slot *s)
+{
+	struct batch *b = &s->batch;
+	const uint32_t *order = l->c.shuffle ? l->order : l->c.index;
+	b->count = 0;
+	b->epoch = l->next.epoch;
+	s->end = l->ended;
+	while (b->count < l->c.batch && !l->ended) {
+		if (l->c.shuffle && l->order_epoch != l->next.epoch)
+			shuffle_epoch(l, l->next.epoch);
+		uint32_t sample = order[l->next.sample];
+		prefetch_sample(l, order);
+		fill_sample(l, sample, b, (size_t)b->count++);
+		if (++l->next.sample == l->c.n_index) {
+			l->next = (struct loader_position){.epoch = l->next.epoch + 1};
+			l->ended = !l->c.shuffle;
+		}
+	}
+	s->after = l->next;
+}
+
+static void restart(struct loader *l)
+{
+	l->next = (struct loader_position){0};
+	l->ended = false;
+	l->made = l->taken = 0;
+	l->holding = false;
+}
+
+/* Whether the producer has a slot to fill. After the end it fills one empty slot and rests. */
+static bool has_room(const struct loader *l)
+{
+	uint64_t used = l->made - l->taken + (l->holding ? 1 : 0);
+	if (used == (uint64_t)l->n_slots)
+		return false;
+	return l->made == 0 || !l->slots[(l->made - 1) % (uint64_t)l->n_slots].end;
+}
+
+static void *produce(void *arg)
+{
+	struct loader *l = arg;
+	pthread_mutex_lock(&l->mutex);
+	while (!l->stop) {
+		if (l->rewind) {
+			restart(l);
+			l->rewind = false;
+			pthread_cond_signal(&l->filled);
+		} else if (has_room(l)) {
+			struct slot *s = &l->slots[l->made % (uint64_t)l->n_slots];
+			pthread_mutex_unlock(&l->mutex);
+			fill_slot(l, s);
+			pthread_mutex_lock(&l->mutex);
+			l->made++;
+			pthread_cond_signal(&l->filled);
+		} else {
+			pthread_cond_wait(&l->freed, &l->mutex);
+		}
+	}
+	pthread_mutex_unlock(&l->mutex);
+	return NULL;
+}
+
+/* The slot of the next batch, once it is there. */
+static struct slot *take_threaded(struct loader *l)
+{
+	pthread_mutex_lock(&l->mutex);
+	if (l->holding) {
+		l->holding = false;
+		pthread_cond_signal(&l->freed);
+	}
+	while (l->made == l->taken)
+		pthread_cond_wait(&l->filled, &l->mutex);
+	struct slot *s = &l->slots[l->taken % (uint64_t)l->n_slots];
+	if (!s->end) { /* the end stays, to be met again by the next call */
+		l->taken++;
+		l->holding = true;
+	}
+	pthread_mutex_unlock(&l->mutex);
+	return s;
+}
+
+const struct batch *loader_next(struct loader *l)
+{
+	struct slot *s = l->slots;
+	if (l->threaded)
+		s = take_threaded(l);
+	else
+		fill_slot(l, s);
+	if (s->end)
+		return NULL;
+	l->at = s->after;
+	return &s->batch;
+}
+
+const struct batch *loader_peek(struct loader *l)
+{
+	const struct slot *s = &l->slots[l->taken % (uint64_t)l->n_slots];
+	if (!l->threaded)
+		return NULL;
+	pthread_mutex_lock(&l->mutex);
+	bool ready = l->made > l->taken && !s->end;
+	pthread_mutex_unlock(&l->mutex);
+	return ready ? &s->batch : NULL;
+}
+
+struct loader_position loader_position(const struct loader *l)
+{
+	return l->at;
+}
+
+void loader_rewind(struct loader *l)
+{
+	assert(!l->c.shuffle);
+	l->at = (struct loader_position){0};
+	if (!l->threaded) {
+		restart(l);
+		return;
+	}
+	/* The producer may be in the middle of a batch; it starts over when that one is done. */
+	pthread_mutex_lock(&l->mutex);
+	l->rewind = true;
+	pthread_cond_signal(&l->freed);
+	while (l->rewind)
+		pthread_cond_wait(&l->filled, &l->mutex);
+	pthread_mutex_unlock(&l->mutex);
+}
+
+static int check(const struct loader_config *c, struct loader_position at, struct err *e)
+{
+	if (c->n_index == 0)
+		return err_set(e, ERR_INVALID, "no samples to load");
+	if (c->batch < 1 || c->batch > LIMIT_BATCH)
+		return err_set(e, ERR_INVALID, "batch of %lld samples, expected 1 to %d",
+		        (long long)c->batch, LIMIT_BATCH);
+	if (c->ahead < 0 || c->ahead > LIMIT_READ_AHEAD)
+		return err_set(e, ERR_INVALID, "%d batches ahead, expected 0 to %d", c->ahead,
+		        LIMIT_READ_AHEAD);
+	if (!(c->std > 0 && isfinite(c->std) && isfinite(c->mean)))
+		return err_set(
+		        e, ERR_INVALID, "normalising by mean %g and deviation %g", c->mean, c->std);
+	if (at.sample >= c->n_index)
+		return err_set(e, ERR_MISMATCH,
+		        "the position to go on from is sample %llu, but there are %u: the data is "
+		        "not "
+		        "what it was",
+		        (unsigned long long)at.sample, c->n_index);
+	for (uint32_t i = 0; i < c->n_index; i++)
+		if (c->index[i] >= c->data->count)
+			return err_set(e, ERR_INVALID, "sample %u of a set of %u", c->index[i],
+			        c->data->count);
+	return augment_check(&c->augment, &c->data->shape, e);
+}
+
+/* The next part of the memory, and where it ends; nothing at NULL is only counted. */
+static void *part(const struct loader *l, size_t *at, size_t bytes)
+{
+	char *p = l->memory ? (char *)l->memory + *at : NULL;
+	*at += (bytes + 63) / 64 * 64;
+	return p;
+}
+
+/* Gives the table and every batch their parts; returns the bytes of all. */
+static size_t lay_out(struct loader *l)
+{
+	size_t at = 0, batch = (size_t)l->c.batch, values = batch * l->sample_count;
+	l->table = part(l, &at, 256 * sizeof *l->table);
+	for (int i = 0; i < l->n_slots; i++) {
+		struct batch *b = &l->slots[i].batch;
+		*b = (struct batch){.table = l->table, .shape = l->c.data->shape};
+		b->labels = part(l, &at, batch * sizeof *b->labels);
+		if (l->bytes)
+			b->pixels = part(l, &at, values);
+		else
+			b->x = part(l, &at, values * sizeof *b->x);
+		if (l->bytes && l->augmented)
+			b->moves = part(l, &at, batch * sizeof *b->moves);
+	}
+	return at;
+}
+
+static int allocate(struct loader *l)
+{
+	struct device *d = l->c.dev;
+	l->slots = calloc((size_t)l->n_slots, sizeof *l->slots);
+	if (!l->slots)
+		return ERR_NOMEM;
+	size_t bytes = lay_out(l);
+	l->memory = l->bytes ? d->backend->host_alloc(d, bytes) : aligned_alloc(64, bytes);
+	if (!l->memory)
+		return ERR_NOMEM;
+	lay_out(l);
+	if (l->c.shuffle) {
+		l->order = malloc(l->c.n_index * sizeof *l->order);
+		if (!l->order)
+			return ERR_NOMEM;
+	}
+	return 0;
+}
+
+static int start_thread(struct loader *l)
+{
+	int rc = thread_start(&l->thread, produce, l);
+	l->threaded = rc == 0;
+	return rc;
+}
+
+static int no_memory(const struct loader *l, struct err *e)
+{
+	struct device *d = l->c.dev;
+	if (l->bytes && d->backend->settle) { /* it may be no lack of memory */
+		int rc = d->backend->settle(d, e);
+		if (rc)
+			return rc;
+	}
+	return err_set(e, ERR_NOMEM,
+	        "no memory for %d batches of %lld samples: use a smaller batch or read less ahead",
+	        l->n_slots, (long long)l->c.batch);
+}
+
+int loader_new(struct loader **out, const struct loader_config *c, struct loader_position at,
+        struct err *e)
+{
+	*out = NULL;
+	int rc = check(c, at, e);
+	if (rc)
+		return rc;
+	struct loader *l = calloc(1, sizeof *l);
+	if (!l)
+		return err_set(e, ERR_NOMEM, "no memory for a loader");
+	l->c = *c;
+	l->n_slots = c->ahead + 1;
+	l->sample_count = shape_count(&c->data->shape);
+	l->augmented = c->augment.flip || c->augment.shift || c->augment.scale > 0;
+	l->next = l->at = at;
+	l->bytes = c->dev && c->dev->backend->images;
+	pthread_mutex_init(&l->mutex, NULL);
+	pthread_cond_init(&l->filled, NULL);
+	pthread_cond_init(&l->freed, NULL);
+	if (allocate(l)) {
+		rc = no_memory(l, e);
+		goto out;
+	}
+	for (int i = 0; i < 256; i++)
+		l->table[i] = (float)((i / 255.0 - c->mean) / c->std);
+	if (c->shuffle)
+		shuffle_epoch(l, at.epoch);
+	if (c->ahead && start_thread(l))
+		rc = err_set(
+		        e, ERR_SYSTEM, "no thread to read ahead with: set the batches ahead to 0");
+out:
+	if (rc)
+		loader_free(l);
+	else
+		*out = l;
+	return rc;
+}
+
+void loader_free(struct loader *l)
+{
+	if (!l)
+		return;
+	if (l->threaded) {
+		pthread_mutex_lock(&l->mutex);
+		l->stop = true;
+		pthread_cond_signal(&l->freed);
+		pthread_mutex_unlock(&l->mutex);
+		pthread_join(l->thread, NULL);
+	}
+	pthread_cond_destroy(&l->freed);
+	pthread_cond_destroy(&l->filled);
+	pthread_mutex_destroy(&l->mutex);
+	if (l->bytes)
+		l->c.dev->backend->host_release(l->c.dev, l->memory);
+	else
+		free(l->memory);
+	free(l->slots);
+	free(l->order);
+	free(l);
+}

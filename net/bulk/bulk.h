@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/* A bulk transfer: two agents send each other a vector of parameters at once, sealed, over a
+ * connection of its own; or only one of them does, or the two send as many as they have agreed on.
+ * Everything here is called on the loop's thread and returns at once; the work is done by two
+ * threads that a transfer has to itself, and its outcome comes back through the loop. So a transfer
+ * of any size delays no probe.
+ *
+ *     loop thread     bulk_start ─────────── bulk_progress, bulk_cancel ───────────── done_cb
+ *     sender                   └ seal, send …                                     ┘
+ *     receiver                 └ receive, open, check, convert, compare …         ┘
+ *
+ * Each transfer ends in exactly one done_cb. With code 0 the peer's whole vector is in staging,
+ * authentic and finite; with any other only its first `words` parameters are, which is nothing to
+ * average with but a beginning to go on from. What we sent is then on its way, and whether it
+ * arrived whole only the peer can tell. */
+#ifndef DUNLIN_NET_BULK_BULK_H
+#define DUNLIN_NET_BULK_BULK_H
+
+#include "agent/base/err.h"
+#include "net/bulk/convert.h"
+#include "net/codec/frame.h"
+#include "net/crypto/aead.h"
+#include "net/limits.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+struct bulk;
+
+struct bulk_result {
+	struct err err; /* code 0: it is whole. ERR_IO: the peer is gone or cut it; ERR_FORMAT,
+	                 * ERR_MISMATCH: what came was not ours to expect; ERR_NONFINITE;
+	                 * ERR_TIMEOUT: deadline_ms; ERR_CANCELLED: bulk_cancel */
+	uint64_t bytes_sent, bytes_received; /* sealed, as on the wire */
+	double seconds;                      /* from bulk_start to the end */
+	size_t words; /* parameters at the front of staging that are whole, authentic and finite;
+	               * with code 0 receive_count */
+	/* Of the peer's vector; only with code 0. The distances also only with `ours`, and not if
+	 * they are unmeasured. */
+	double distance2; /* Σ (y − ours)² over all groups */
+	double group_distance2[BULK_GROUPS_MAX];
+	float largest; /* the largest |y|, those in no group included */
+};
+
+typedef void (*bulk_done_cb)(void *arg, const struct bulk_result *r);
+
+struct bulk_config {
+	uv_loop_t *loop;               /* borrowed until done_cb */
+	int fd;                        /* a connected stream socket; bulk_start takes it */
+	const struct frame_bulk *keys; /* borrowed for the call; take each once */
+	bool we_dialled;
+	const struct aead *aead; /* borrowed, static */
+	enum convert_format format;
+	/* What goes and what comes: the peer must have agreed to the same, the other way round.
+	 * Each is borrowed until done_cb, and nobody changes it meanwhile. send and ours are words
+	 * of the format, as they travel. */
+	const void *send;
+	size_t send_count; /* parameters; 0: we send nothing but END, and send may be NULL */
+	float *staging;
+	size_t receive_count; /* 0: nothing is expected but END, and staging may be NULL */
+	const void *ours;     /* receive_count parameters to compare with, may be send; NULL: not */
+	bool difference;      /* staging gets y − ours, ready to be added, instead of y */
+	bool unmeasured;      /* with difference: whoever adds it tells how far it is; a difference
+	                       * that is not finite is then theirs to find, too */
+	/* Groups of layers, whose distances are told apart: where each ends, ascending. Parameters
+	 * behind the last end count in no distance. 0: all are one, in distance2. */
+	int n_groups;
+	const size_t *group_end; /* borrowed until done_cb */
+	size_t chunk_bytes;      /* 0: BULK_CHUNK_BYTES; both sides the same */
+	uint64_t deadline_ms;    /* for the whole; 0: none */
+	void *arg;
+	bulk_done_cb done_cb; /* on the loop; *r for the call; the transfer is gone after it */
+};
+
+/* 256 KB: the frame, and staging and snapshot of as many parameters, stay in a second-level cache;
+ * larger ones gained nothing. */
+#define BULK_CHUNK_BYTES ((size_t)256 * 1024)
+
+/* The fd is closed in any case, here or at the end. An error means that done_cb never comes. */
+int bulk_start(struct bulk **out, const struct bulk_config *c, struct err *e) MUST_CHECK;
+
+/* Ends it soon, in done_cb with ERR_CANCELLED, unless it has ended already in another way. The
+ * peer sees a connection that was cut. May be called more than once, until done_cb. */
+void bulk_cancel(struct bulk *b);
+
+/* Bytes on the wire so far, and in all. */
+struct bulk_progress {
+	uint64_t sent, received, send_total, receive_total;
+};
+struct bulk_progress bulk_progress(const struct bulk *b);
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/* The two directions of a bulk transfer as bytes in and bytes out; net/bulk/bulk.h has the sockets
+ * and threads. Each direction is
+ *
+ *     CHUNK ┬ CHUNK ┬ … ┬ the rest ┬ END
+ *
+ * with every CHUNK of exactly chunk_bytes, and that many parameters in all as both sides know
+ * beforehand: nothing on the wire says how much there is. The two directions need not be of the
+ * same length, and one of none is END alone. A direction belongs to one thread at a time.
+ *
+ * What comes in is measured by groups, runs of parameters that end where group_end says; each group
+ * has a distance of its own, and what is behind the last one is checked but measured in none:
+ *
+ *     0          end[0]       end[1]  …  end[n_groups − 1]  receive_count
+ *     ├─ group 0 ──┼─ group 1 ──┤     …         ├── in no group ──┤        */
+#ifndef DUNLIN_NET_BULK_BULK_STREAM_H
+#define DUNLIN_NET_BULK_BULK_STREAM_H
+
+#include "agent/base/err.h"
+#include "net/bulk/convert.h"
+#include "net/codec/frame.h"
+#include "net/limits.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What travels: the peer's send_count is our receive_count, the other way round alike, and aead,
+ * format and chunk_bytes are the same on both sides. */
+struct bulk_plan {
+	const struct aead *aead; /* borrowed, static */
+	enum convert_format format;
+	size_t chunk_bytes; /* of parameters in one frame: a multiple of 4, to FRAME_CHUNK_MAX */
+	const void *send;   /* borrowed: send_count words of ours, which nobody changes meanwhile */
+	size_t send_count;  /* 0: END alone; send may be NULL */
+	float *staging;     /* borrowed: receive_count */
+	size_t receive_count;
+	const void *ours; /* borrowed: receive_count words to compare with; NULL: nothing is */
+	bool difference;  /* staging gets y − ours instead of y */
+	bool unmeasured;  /* with difference: no distance is computed, and none looked at */
+	int n_groups;     /* at most BULK_GROUPS_MAX; 0: all parameters are measured together */
+	const size_t *group_end; /* borrowed: n_groups, ascending, at most receive_count */
+};
+
+struct bulk_out {
+	struct bulk_plan plan;
+	struct frame_writer writer;
+	uint8_t *buf; /* owned: one frame */
+	size_t next;  /* the first parameter that is not sealed */
+	bool ended;
+};
+
+/* secret may be wiped afterwards. What failed needs no close. */
+int bulk_out_init(struct bulk_out *o, const struct bulk_plan *p,
+        const uint8_t secret[FRAME_SECRET_BYTES]) MUST_CHECK;
+void bulk_out_close(struct bulk_out *o);
+
+/* Seals the next frame: 1, *bytes is valid until the next call; 0: END was the last. */
+int bulk_out_next(struct bulk_out *o, const uint8_t **bytes, size_t *len, struct err *e) MUST_CHECK;
+
+struct bulk_in {
+	struct bulk_plan plan;
+	const struct convert *convert;
+	struct frame_reader reader;
+	int group; /* of the next parameter; n_groups: behind the last */
+	struct convert_sums sums[BULK_GROUPS_MAX + 1];
+	uint8_t *buf; /* owned: one frame */
+	size_t next;  /* the first parameter that has not come: those before it are whole,
+	               * authentic and finite in staging, whatever happens */
+	size_t have;  /* bytes of the next frame that have come */
+	bool ended;
+	int code; /* 0, or why it is dead */
+};
+
+int bulk_in_init(struct bulk_in *in, const struct bulk_plan *p,
+        const uint8_t secret[FRAME_SECRET_BYTES]) MUST_CHECK;
+void bulk_in_close(struct bulk_in *in);
+
+/* Where the next bytes from the peer go: never more than the next frame still lacks, so that none
+ * is taken from whatever follows END. */
+uint8_t *bulk_in_room(struct bulk_in *in, size_t *len);
+
+/* Says how many came. 1: END has come, staging is whole and finite; 0: more are needed; negative,
+ * for ever: drop the connection. ERR_FORMAT: not the frame that had to come next; ERR_MISMATCH: not
+ * sealed by the peer; ERR_NONFINITE. */
+int bulk_in_fed(struct bulk_in *in, size_t len, struct err *e) MUST_CHECK;
+
+/* Of what has come so far: Σ (y − ours)² by group (n_groups of them) and in all groups, and the
+ * largest |y| of all. */
+void bulk_in_measure(
+        const struct bulk_in *in, double *group_distance2, double *distance2, float *largest);
+
+/* The bytes of a direction of count parameters, sealed and framed. */
+uint64_t bulk_wire_bytes(const struct bulk_plan *p, size_t count);
+
+#endif

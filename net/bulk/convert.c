@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* Which of the loops in convert_loops.c this processor can run, and memory for them to run over. */
+#include "net/bulk/convert.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+void convert_all(const struct convert *out[CONVERT_LEVELS + 1])
+{
+	int n = 0;
+	out[n++] = &convert_base;
+#ifdef HAVE_X86_KERNELS
+	__builtin_cpu_init();
+	bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+	          __builtin_cpu_supports("bmi2");
+	if (v3)
+		out[n++] = &convert_v3;
+	if (v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+	        __builtin_cpu_supports("avx512vl"))
+		out[n++] = &convert_v4;
+#endif
+	out[n] = NULL;
+}
+
+const struct convert *convert_best(void)
+{
+	const struct convert *all[CONVERT_LEVELS + 1], *best = NULL;
+	convert_all(all);
+	for (int i = 0; all[i]; i++)
+		best = all[i];
+	return best;
+}
+
+float convert_largest(const struct convert_sums *s)
+{
+	float x;
+	memcpy(&x, &s->top, sizeof x);
+	return x;
+}
+
+float *convert_vector(size_t n)
+{
+	size_t bytes = n * sizeof(float);
+	if (n > (SIZE_MAX - HUGE_PAGE) / sizeof(float))
+		return NULL;
+	if (bytes < HUGE_PAGE)
+		return malloc(bytes);
+	bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+	float *v = aligned_alloc(HUGE_PAGE, bytes);
+	if (v)
+		madvise(v, bytes, MADV_HUGEPAGE); /* a wish: small pages do as well */
+	return v;
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/* Three bounded structures, all in one struct, no pointer in it:
+ *
+ *     slots      an array; the used ones in a list by deadline, which is the order of arrival
+ *     addresses  an array; found by a keyed hash and a chain; in a list by last use
+ *     purses     two for each address, two for all; they fill with time up to a burst
+ *
+ * When all addresses are taken the least recently used that holds no slot is forgotten; there is
+ * one, as there are fewer slots than addresses. Forgetting refills a purse: somebody with thousands
+ * of addresses gains by that, and meets the purses of all instead.
+ *
+ * The worst that strangers do with these is to use up what strangers may have: newcomers then wait,
+ * those who are connected already never notice. */
+#include "net/transport/budget.h"
+
+#include <assert.h>
+#include <sodium.h>
+#include <string.h>
+
+#define NONE UINT16_MAX
+#define MILLI 1000u
+
+_Static_assert(BUDGET_ADDRESSES < NONE && BUDGET_SLOTS < NONE, "indices of 16 bits");
+_Static_assert((BUDGET_CHAINS & (BUDGET_CHAINS - 1)) == 0, "a mask");
+
+static const char *const texts[BUDGET_VERDICTS] = {
+        [BUDGET_OK] = "allowed",
+        [BUDGET_NO_SLOT] = "too many handshakes under way",
+        [BUDGET_NO_SLOT_ADDRESS] = "too many handshakes under way from this address",
+        [BUDGET_RATE_ADDRESS] = "too many failed handshakes from this address",
+        [BUDGET_RATE_OVERALL] = "too many failed handshakes",
+        [BUDGET_BYTES_OVER] = "too many bytes before the handshake's end",
+        [BUDGET_TIME_OVER] = "the handshake took too long",
+        [BUDGET_DH_ADDRESS] = "too many repeated first messages from this address",
+        [BUDGET_DH_OVERALL] = "too many repeated first messages",
+};
+
+const char *budget_text(enum budget_verdict v)
+{
+	return (unsigned)v < BUDGET_VERDICTS ? texts[v] : "unknown";
+}
+
+static enum budget_verdict refuse(struct budget *b, enum budget_verdict v)
+{
+	b->refused[v]++;
+	return v;
+}
+
+/* ---- purses */
+
+static void purse_fill(struct budget_purse *p, uint32_t rate, uint32_t burst, uint64_t now_ms)
+{
+	uint64_t full = (uint64_t)burst * MILLI;
+	uint64_t past = now_ms > p->at_ms ? now_ms - p->at_ms : 0;
+	if (past > 0)
+		p->at_ms = now_ms;
+	if (past >= full / rate || p->level + past * rate > full)
+		p->level = full;
+	else
+		p->level += past * rate;
+}
+
+/* Fills the purse; whether there is a token in it. */
+static bool purse_has(struct budget_purse *p, uint32_t rate, uint32_t burst, uint64_t now_ms)
+{
+	purse_fill(p, rate, burst, now_ms);
+	return p->level >= MILLI;
+}
+
+/* A purse that got a token back may hold one too many until it is filled next. */
+static void purse_return(struct budget_purse *p)
+{
+	p->level += MILLI;
+}
+
+/* ---- addresses */
+
+static void prefix_of(const struct peer_addr *a, uint64_t out[2])
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	const uint8_t *ip = a->ip;
+	size_t n = a->family == 4 ? 4 : 8;
+	out[0] = a->family;
+	out[1] = 0;
+	if (a->family == 6 && memcmp(ip, mapped, sizeof mapped) == 0) {
+		ip += sizeof mapped; /* or all of IPv4 would be one /64 */
+		n = 4;
+		out[0] = 4;
+	}
+	memcpy(&out[1], ip, n);
+}
+
+static uint16_t *chain_of(struct budget *b, const uint64_t prefix[2])
+{
+	uint8_t h[crypto_shorthash_BYTES];
+	uint32_t n;
+	crypto_shorthash(h, (const uint8_t *)prefix, 16, b->key);
+	memcpy(&n, h, sizeof n);
+	return &b->chain[n & (BUDGET_CHAINS - 1)];
+}
+
+static void lru_unlink(struct budget *b, uint16_t i)
+{
+	struct budget_address *a = &b->address[i];
+	*(a->lru_prev == NONE ? &b->lru_first : &b->address[a->lru_prev].lru_next) = a->lru_next;
+	*(a->lru_next == NONE ? &b->lru_last : &b->address[a->lru_next].lru_prev) = a->lru_prev;
+}
+
+static void lru_append(struct budget *b, uint16_t i)
+{
+	struct budget_address *a = &b->address[i];
+	a->lru_prev = b->lru_last;
+	a->lru_next = NONE;
+	*(b->lru_last == NONE ? &b->lru_first : &b->address[b->lru_last].lru_next) = i;
+	b->lru_last = i;
+}
+
+static void forget(struct budget *b, uint16_t i)
+{
+	struct budget_address *a = &b->address[i];
+	uint16_t *at = chain_of(b, a->prefix);
+	while (*at != i)
+		at = &b->address[*at].chain_next;
+	*at = a->chain_next;
+	lru_unlink(b, i);
+}
+
+/* An entry that may be filled anew: a fresh one, or that of the address longest not seen. */
+static uint16_t make_room(struct budget *b)
+{
+	if (b->n_addresses < BUDGET_ADDRESSES)
+		return b->n_addresses++;
+	uint16_t i = b->lru_first;
+	while (b->address[i].slots > 0)
+		i = b->address[i].lru_next;
+	forget(b, i);
+	return i;
+}
+
+static uint16_t find_address(struct budget *b, const struct peer_addr *from, uint64_t now_ms)
+{
+	uint64_t prefix[2];
+	prefix_of(from, prefix);
+	uint16_t *chain = chain_of(b, prefix);
+	for (uint16_t i = *chain; i != NONE; i = b->address[i].chain_next)
+		if (memcmp(b->address[i].prefix, prefix, sizeof prefix) == 0) {
+			lru_unlink(b, i);
+			lru_append(b, i);
+			return i;
+		}
+	uint16_t i = make_room(b);
+	b->address[i] = (struct budget_address){
+	        .prefix = {prefix[0], prefix[1]},
+	        .handshakes = {(uint64_t)BUDGET_BURST * MILLI, now_ms},
+	        .dhs = {(uint64_t)BUDGET_DH_BURST * MILLI, now_ms},
+	        .chain_next = *chain, /* read after make_room, which may have changed it */
+	};
+	*chain = i;
+	lru_append(b, i);
+	return i;
+}
+
+/* ---- slots */
+
+void budget_init(struct budget *b, const uint8_t key[16], uint64_t now_ms)
+{
+	memset(b, 0, sizeof *b);
+	memcpy(b->key, key, sizeof b->key);
+	b->handshakes = (struct budget_purse){(uint64_t)BUDGET_BURST_ALL * MILLI, now_ms};
+	b->dhs = (struct budget_purse){(uint64_t)BUDGET_DH_BURST_ALL * MILLI, now_ms};
+	for (int i = 0; i < BUDGET_CHAINS; i++)
+		b->chain[i] = NONE;
+	for (uint16_t i = 0; i < BUDGET_SLOTS; i++)
+		b->slot[i].next = i + 1 < BUDGET_SLOTS ? (uint16_t)(i + 1) : NONE;
+	b->slot_first = b->slot_last = b->lru_first = b->lru_last = NONE;
+}
+
+enum budget_verdict budget_enter(
+        struct budget *b, const struct peer_addr *from, uint64_t now_ms, int *slot)
+{
+	*slot = -1;
+	if (b->slot_free == NONE)
+		return refuse(b, BUDGET_NO_SLOT);
+	uint16_t k = find_address(b, from, now_ms);
+	struct budget_address *a = &b->address[k];
+	if (a->slots == BUDGET_SLOTS_PREFIX)
+		return refuse(b, BUDGET_NO_SLOT_ADDRESS);
+	if (!purse_has(&a->handshakes, BUDGET_RATE, BUDGET_BURST, now_ms))
+		return refuse(b, BUDGET_RATE_ADDRESS);
+	if (!purse_has(&b->handshakes, BUDGET_RATE_ALL, BUDGET_BURST_ALL, now_ms))
+		return refuse(b, BUDGET_RATE_OVERALL);
+	a->handshakes.level -= MILLI;
+	b->handshakes.level -= MILLI;
+	a->slots++;
+
+	uint16_t i = b->slot_free;
+	struct budget_slot *s = &b->slot[i];
+	b->slot_free = s->next;
+	*s = (struct budget_slot){.used = true,
+	        .address = k,
+	        .deadline_ms = now_ms + BUDGET_HANDSHAKE_MS,
+	        .prev = b->slot_last,
+	        .next = NONE};
+	*(b->slot_last == NONE ? &b->slot_first : &b->slot[b->slot_last].next) = i;
+	b->slot_last = i;
+	b->n_slots++;
+	*slot = i;
+	return BUDGET_OK;
+}
+
+static struct budget_slot *slot_at(struct budget *b, int slot)
+{
+	assert(slot >= 0 && slot < BUDGET_SLOTS && b->slot[slot].used);
+	return &b->slot[slot];
+}
+
+size_t budget_bytes_left(const struct budget *b, int slot)
+{
+	assert(slot >= 0 && slot < BUDGET_SLOTS && b->slot[slot].used);
+	return BUDGET_BYTES - b->slot[slot].bytes;
+}
+
+enum budget_verdict budget_bytes(struct budget *b, int slot, size_t n, uint64_t now_ms)
+{
+	struct budget_slot *s = slot_at(b, slot);
+	if (now_ms >= s->deadline_ms)
+		return refuse(b, BUDGET_TIME_OVER);
+	if (n > BUDGET_BYTES - s->bytes)
+		return refuse(b, BUDGET_BYTES_OVER);
+	s->bytes += (uint32_t)n;
+	return BUDGET_OK;
+}
+
+enum budget_verdict budget_dh(struct budget *b, int slot, uint64_t now_ms)
+{
+	struct budget_slot *s = slot_at(b, slot);
+	struct budget_address *a = &b->address[s->address];
+	assert(!s->dh);
+	if (now_ms >= s->deadline_ms)
+		return refuse(b, BUDGET_TIME_OVER);
+	if (!purse_has(&a->dhs, BUDGET_DH_RATE, BUDGET_DH_BURST, now_ms))
+		return refuse(b, BUDGET_DH_ADDRESS);
+	if (!purse_has(&b->dhs, BUDGET_DH_RATE_ALL, BUDGET_DH_BURST_ALL, now_ms))
+		return refuse(b, BUDGET_DH_OVERALL);
+	a->dhs.level -= MILLI;
+	b->dhs.level -= MILLI;
+	s->dh = true;
+	return BUDGET_OK;
+}
+
+void budget_leave(struct budget *b, int slot, bool proved)
+{
+	struct budget_slot *s = slot_at(b, slot);
+	struct budget_address *a = &b->address[s->address];
+	a->slots--;
+	if (proved) {
+		purse_return(&a->handshakes);
+		purse_return(&b->handshakes);
+		if (s->dh) {
+			purse_return(&a->dhs);
+			purse_return(&b->dhs);
+		}
+	}
+	*(s->prev == NONE ? &b->slot_first : &b->slot[s->prev].next) = s->next;
+	*(s->next == NONE ? &b->slot_last : &b->slot[s->next].prev) = s->prev;
+	*s = (struct budget_slot){.next = b->slot_free};
+	b->slot_free = (uint16_t)slot;
+	b->n_slots--;
+}
+
+/* All handshakes get the same time, so the first that came is the first that is due. */
+int budget_overdue(const struct budget *b, uint64_t now_ms)
+{
+	return b->slot_first != NONE && budget_deadline(b) <= now_ms ? b->slot_first : -1;
+}
+
+uint64_t budget_deadline(const struct budget *b)
+{
+	return b->slot_first == NONE ? UINT64_MAX : b->slot[b->slot_first].deadline_ms;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/* What strangers may cost. Everybody who connects is a stranger until the handshake is done; until
+ * then it holds a slot, of which there are few, fewer for one address, and its handshake is paid
+ * from two purses, the address's and everybody's. The figures are in net/limits.h.
+ *
+ *     accept ──► budget_enter ──► budget_bytes … ──► (psk right) budget_dh ──► … ──► budget_leave
+ *                  no: close        no: close            no: close               any end, once
+ *
+ * An address is an IPv4 address or an IPv6 /64. A handshake that succeeds gives back what it paid,
+ * so a large flock behind one address is never slowed down; what fails is paid for. A replayed
+ * first message has the right psk: hence a purse of its own for Diffie-Hellmans.
+ *
+ * It has no clock, socket or memory of its own: the time comes in, and never runs backwards. */
+#ifndef DUNLIN_NET_TRANSPORT_BUDGET_H
+#define DUNLIN_NET_TRANSPORT_BUDGET_H
+
+#include "gossip/membership/gossip.h"
+#include "net/limits.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum budget_verdict {
+	BUDGET_OK,
+	BUDGET_NO_SLOT,         /* of all */
+	BUDGET_NO_SLOT_ADDRESS, /* of this address */
+	BUDGET_RATE_ADDRESS,    /* too many failed handshakes from this address */
+	BUDGET_RATE_OVERALL,
+	BUDGET_BYTES_OVER,
+	BUDGET_TIME_OVER,
+	BUDGET_DH_ADDRESS, /* too many replays from this address */
+	BUDGET_DH_OVERALL,
+	BUDGET_VERDICTS,
+};
+
+/* "too many failed handshakes from this address": for a log. */
+const char *budget_text(enum budget_verdict v);
+
+/* A purse: milli-tokens, since a rate per second is the same number of these per millisecond. */
+struct budget_purse {
+	uint64_t level, at_ms;
+};
+
+struct budget_address {
+	uint64_t prefix[2]; /* the family, and the address or its /64 */
+	uint16_t slots;
+	struct budget_purse handshakes, dhs;
+	uint16_t chain_next;         /* of the same hash */
+	uint16_t lru_prev, lru_next; /* least recently used first */
+};
+
+struct budget_slot {
+	bool used, dh;
+	uint16_t address;
+	uint32_t bytes;
+	uint64_t deadline_ms;
+	uint16_t prev, next; /* free ones, or the used in the order of their deadlines */
+};
+
+#define BUDGET_CHAINS 1024
+
+struct budget {
+	uint8_t key[16];
+	struct budget_purse handshakes, dhs;
+	uint16_t n_slots, slot_free, slot_first, slot_last;
+	uint16_t n_addresses, lru_first, lru_last;
+	uint16_t chain[BUDGET_CHAINS];
+	struct budget_slot slot[BUDGET_SLOTS];
+	struct budget_address address[BUDGET_ADDRESSES];
+	uint64_t refused[BUDGET_VERDICTS]; /* how often each was said */
+};
+
+/* key is random: strangers must not know which addresses share a chain. */
+void budget_init(struct budget *b, const uint8_t key[16], uint64_t now_ms);
+
+/* A connection came in. On BUDGET_OK *slot is its own until budget_leave. */
+enum budget_verdict budget_enter(
+        struct budget *b, const struct peer_addr *from, uint64_t now_ms, int *slot);
+
+/* n more bytes have come (or are about to be read) before it has proved itself. */
+enum budget_verdict budget_bytes(struct budget *b, int slot, size_t n, uint64_t now_ms);
+
+/* How many more it may send. */
+size_t budget_bytes_left(const struct budget *b, int slot);
+
+/* Its first message has the flock's psk: may we do the Diffie-Hellmans? Asked once. */
+enum budget_verdict budget_dh(struct budget *b, int slot, uint64_t now_ms);
+
+/* The handshake is over. proved: it was completed, so that this was no replay. */
+void budget_leave(struct budget *b, int slot, bool proved);
+
+/* A slot whose time is over, to be closed by the caller and left; -1: none. */
+int budget_overdue(const struct budget *b, uint64_t now_ms);
+
+/* When budget_overdue has something next; UINT64_MAX: never. */
+uint64_t budget_deadline(const struct budget *b);
+
+#endif

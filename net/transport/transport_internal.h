@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside the transport: what its files share.
+ *
+ *     transport.c       sockets, who is connected, what comes in
+ *     transport_send.c  what goes out, and where
+ *     conn.c            one connection: its bytes, its frames, its end
+ *     handshake.c       how it comes to be trusted
+ *     links.c           datagrams: a sealed link with every member that is known
+ *     backoff.c         addresses that failed, and when they may be tried again
+ */
+#ifndef DUNLIN_NET_TRANSPORT_TRANSPORT_INTERNAL_H
+#define DUNLIN_NET_TRANSPORT_TRANSPORT_INTERNAL_H
+
+#include "net/codec/datagram.h"
+#include "net/codec/wire.h"
+#include "net/crypto/noise.h"
+#include "net/transport/budget.h"
+#include "net/transport/transport.h"
+
+enum conn_state {
+	CONN_DIALLING, /* TCP's own handshake */
+	CONN_OPENING,  /* ours */
+	CONN_UP,
+	CONN_CLOSING,
+};
+
+#define BULK_WINDOW 4 /* bulk connections of a peer's that may overtake each other */
+
+enum conn_role { CONN_CONTROL, CONN_BULK };
+
+/* A message that waits for its connection. */
+struct pending {
+	struct pending *next;
+	bool addressed; /* only for `to`, whoever is at the address */
+	struct peer_id to;
+	size_t len;
+	uint8_t bytes[];
+};
+
+struct conn {
+	uv_tcp_t tcp; /* first: a handle is its connection */
+	struct transport *t;
+	struct conn *next, *prev; /* of all */
+	struct conn *chain;       /* of the same hash, when up */
+	uint8_t state, role;
+	bool initiator;
+	bool listed;     /* found by id: the pair's one connection */
+	bool heard;      /* the peer, or its machine, answered something */
+	bool explained;  /* why it failed has been said */
+	bool handed_out; /* a bulk connection of which bulk_cb was told */
+	bool announced;  /* up_cb was called for it */
+	bool ourselves;  /* its other end is one of our own connections */
+	int slot;        /* of the budget, -1: none */
+	struct peer_addr remote;
+	struct peer_addrs rest; /* to be dialled if there is no connection here */
+	struct peer_id id; /* proven when up; before, who is expected if wanted */
+	bool expects_id;
+	struct peer_addrs advertised; /* those that can be dialled */
+	bool peer_dialable;
+	uint64_t began_ms, up_ms, heard_ms, wrote_ms, pinged_ms, closing_ms;
+	/* opening */
+	struct noise noise;
+	int secret; /* which of ours the peer has; -1: not known yet */
+	uint16_t version;
+	const struct aead *aead;
+	struct opening opening;
+	size_t in_len;
+	uint8_t in[OPENING_HEADER_BYTES + OPENING_BYTES_MAX];
+	struct pending *first, *last;
+	uint32_t n_pending;
+	/* up */
+	struct frame_writer writer;
+	struct frame_reader reader;
+	uint8_t *buf; /* owned: the reader's */
+	uint8_t exporter[FRAME_SECRET_BYTES];
+	uint64_t bulk_ours, bulk_theirs; /* next numbers: the dialler's are even */
+	uint8_t bulk_tokens[BULK_WINDOW][FRAME_TOKEN_BYTES]; /* that the peer may open with next */
+	struct frame_bulk bulk;                              /* role bulk */
+	uint64_t bulk_exchange;                              /* alike: what it is for */
+};
+
+/* ---- links.c */
+
+struct link_key {
+	struct datagram_link link;
+	bool ready;
+};
+
+struct peer_link {
+	struct peer_id id;
+	bool used;
+	uint64_t generation;
+	uint8_t shared[32];
+	struct link_key with[SECRETS_MAX]; /* one for each of our secrets */
+	uint32_t next;                     /* of the same hash */
+};
+
+struct links {
+	struct peer_link *link; /* owned */
+	uint32_t max, n;
+	uint32_t *chain; /* owned */
+	uint32_t chain_mask;
+	struct datagram_table *table; /* in memory */
+	void *memory;                 /* owned */
+	uint64_t number;
+};
+
+int links_init(struct links *l, uint32_t max) MUST_CHECK;
+void links_close(struct links *l);
+void links_set(struct transport *t, const struct peer_id *id, uint64_t generation);
+void links_renew(struct transport *t); /* our own generation has changed */
+/* The bytes of a sealed datagram, 0: no link. */
+size_t links_seal(struct transport *t, const struct peer_id *to, const uint8_t *payload, size_t len,
+        uint8_t out[GOSSIP_DATAGRAM_BYTES]);
+/* Who sent it, and what; false: a stranger, a replay, noise. */
+bool links_open(struct transport *t, const uint8_t *packet, size_t len, struct peer_id *from,
+        uint8_t *out, size_t *out_len);
+
+/* ---- backoff.c */
+
+#define BACKOFF_ADDRESSES 512
+
+struct backoff_entry {
+	struct peer_addr addr;
+	uint32_t failures;
+	uint64_t until_ms, used_ms;
+};
+
+struct backoff {
+	struct backoff_entry entry[BACKOFF_ADDRESSES];
+	uint32_t n;
+};
+
+bool backoff_allows(const struct backoff *b, const struct peer_addr *a, uint64_t now_ms);
+/* Returns how often it has failed in a row. */
+uint32_t backoff_failed(struct backoff *b, const struct peer_addr *a, uint64_t now_ms);
+void backoff_worked(struct backoff *b, const struct peer_addr *a);
+
+/* ---- addr.c */
+
+/* An IPv4 address as IPv6 sockets have it. */
+void peer_addr_map(struct peer_addr *a);
+
+/* ---- transport.c */
+
+#define CONN_CHAINS 1024
+
+struct transport {
+	struct transport_config config;
+	uv_tcp_t listener;
+	uv_udp_t udp;
+	uv_timer_t tick;
+	struct conn *conns;
+	struct conn *chain[CONN_CHAINS];
+	struct budget budget;
+	struct backoff backoff;
+	struct links links;
+	struct transport_counters counters;
+	struct peer_addr bound;
+	bool dual_stack;      /* IPv4 goes through the IPv6 sockets */
+	uint64_t said_second; /* lines for the log in this second */
+	uint32_t said, unsaid;
+	int handles; /* open ones; the last to close frees */
+	bool closing;
+	void (*closed_cb)(void *arg);
+	void *closed_arg;
+	uint8_t datagram[65536]; /* where the next one is read */
+};
+
+uint64_t transport__now(const struct transport *t);
+void transport__say(struct transport *t, enum transport_level level, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+struct conn *transport__find(const struct transport *t, const struct peer_id *id);
+bool transport__permits(const struct transport *t, const struct peer_id *id);
+/* The connection is proven: takes its place, or gives way to one that is there. */
+void transport__up(struct transport *t, struct conn *c);
+/* It is going away: leaves its place. */
+void transport__down(struct transport *t, struct conn *c, enum conn_state was);
+void transport__handle_closed(struct transport *t);
+void transport__received(struct transport *t, struct conn *c, const uint8_t *bytes, size_t len);
+/* The tokens that the peer's next bulk connections open with: a stranger who makes some up must
+ * cost no more than comparing them. */
+void transport__expect_bulk(struct conn *c);
+/* The control connection that a bulk token belongs to, and its keys; NULL: nobody's. */
+struct conn *transport__bulk_owner(
+        struct transport *t, const uint8_t token[FRAME_TOKEN_BYTES], struct frame_bulk *keys);
+
+/* ---- conn.c */
+
+/* Dials the first of the addresses that has not failed lately, then the next, until one answers;
+ * NULL: none is left. */
+struct conn *conn__dial(struct transport *t, const struct peer_addrs *a, const struct peer_id *id);
+/* What c was dialled for, at the next of its addresses; false: there is none. */
+bool conn__dial_next(struct conn *c);
+/* Where the peer of an established connection can be dialled, best first. */
+struct peer_addrs conn__where(const struct conn *c);
+struct conn *conn__dial_bulk(struct transport *t, struct conn *control, uint64_t exchange);
+void conn__accept(struct transport *t);
+/* Sends one encoded message, now or when it is up; false: no room, dropped. to: for that peer
+ * alone, so it is dropped if another one is at that address; NULL: for whoever is. */
+bool conn__send(struct conn *c, const struct peer_id *to, const uint8_t *bytes, size_t len);
+/* Says goodbye, with words if there are any, and closes once that is written. */
+void conn__bye(struct conn *c, enum wire_why why, const char *words);
+void conn__close(struct conn *c);
+void conn__flush(struct conn *c); /* what waited for it to be up */
+bool conn__put_opening(struct conn *c, enum opening_kind kind, const uint8_t *bytes, size_t len);
+/* Gives the socket of a bulk connection away, and closes. */
+void conn__hand_out(struct conn *c, const struct peer_id *id, const struct frame_bulk *keys,
+        const struct aead *aead);
+void conn__tick(struct conn *c, uint64_t now_ms);
+
+/* ---- handshake.c */
+
+/* The dialler's first message; false: it could not be made. */
+bool handshake__begin(struct conn *c);
+/* A whole opening has come, in c->in. */
+void handshake__read(struct conn *c);
+
+#endif

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+
+UNIT_TESTS += \
+	tests/agent/test_base \
+	tests/agent/test_checkpoint \
+	tests/agent/test_cli \
+	tests/agent/test_client \
+	tests/agent/test_config \
+	tests/agent/test_control \
+	tests/agent/test_control_acts \
+	tests/agent/test_control_flock \
+	tests/agent/test_cores \
+	tests/agent/test_learner \
+	tests/agent/test_learner_files \
+	tests/agent/test_learner_keep \
+	tests/agent/test_learner_merge \
+	tests/agent/test_learner_snapshot \
+	tests/agent/test_log \
+	tests/agent/test_node \
+	tests/agent/test_order \
+	tests/agent/test_schema \
+	tests/agent/test_signals \
+	tests/agent/test_state_dir \
+	tests/agent/test_trainer \
+	tests/agent/test_watch
+
+TSAN_TESTS += \
+	tests/agent/test_learner \
+	tests/agent/test_learner_files \
+	tests/agent/test_learner_merge \
+	tests/agent/test_learner_snapshot \
+	tests/agent/test_log
+
+# A check of the control socket's answers against their schema.
+EXTRA_DIST += tests/agent/control_fixture.h tests/agent/replies.h
+tests_agent_test_control_SOURCES = tests/agent/test_control.c $(SCHEMA_SOURCES)
+tests_agent_test_control_acts_SOURCES = tests/agent/test_control_acts.c $(SCHEMA_SOURCES)
+tests_agent_test_control_flock_SOURCES = tests/agent/test_control_flock.c $(SCHEMA_SOURCES)
+tests_agent_test_schema_SOURCES = tests/agent/test_schema.c $(SCHEMA_SOURCES)
+tests_agent_test_schema_LDADD = $(CJSON_LIBS) $(CMOCKA_LIBS) -lm
+tests_agent_test_base_LDADD = libbase.a $(CMOCKA_LIBS)
+tests_agent_test_cores_LDADD = libbase.a $(CMOCKA_LIBS)
+tests_agent_test_log_LDADD = libbase.a $(CMOCKA_LIBS)
+EXTRA_DIST += tests/agent/learner_bed.h

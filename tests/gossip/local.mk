@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+
+UNIT_TESTS += \
+	tests/gossip/test_clip \
+	tests/gossip/test_exchange \
+	tests/gossip/test_exchange_settle \
+	tests/gossip/test_exchange_sim \
+	tests/gossip/test_flock_sim \
+	tests/gossip/test_gate \
+	tests/gossip/test_gate_runs \
+	tests/gossip/test_gossip \
+	tests/gossip/test_gossip_addrs \
+	tests/gossip/test_gossip_sim \
+	tests/gossip/test_ledger \
+	tests/gossip/test_manifest \
+	tests/gossip/test_meetings \
+	tests/gossip/test_partners \
+	tests/gossip/test_sketch
+
+tests_gossip_test_clip_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
+tests_gossip_test_manifest_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
+tests_gossip_test_meetings_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
+tests_gossip_test_sketch_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
+tests_gossip_test_partners_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
+tests_gossip_test_gossip_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
+tests_gossip_test_gossip_addrs_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
+tests_gossip_test_flock_sim_LDADD = $(FLOCK_SIM_LIBS) $(CMOCKA_LIBS)
+tests_gossip_test_gossip_sim_LDADD = $(SIM_LIBS) $(CMOCKA_LIBS)
+tests_gossip_test_exchange_SOURCES = tests/gossip/exchange_support.h tests/gossip/test_exchange.c
+tests_gossip_test_exchange_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
+tests_gossip_test_exchange_settle_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
+tests_gossip_test_exchange_sim_SOURCES = \
+	tests/sim/exchange_check.c \
+	tests/sim/exchange_links.c \
+	tests/sim/exchange_sim.c \
+	tests/sim/exchange_sim.h \
+	tests/sim/queue.c \
+	tests/sim/queue.h \
+	tests/gossip/test_exchange_sim.c
+tests_gossip_test_exchange_sim_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
+tests_gossip_test_gate_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
+tests_gossip_test_gate_runs_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
+tests_gossip_test_ledger_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
+EXTRA_DIST += tests/gossip/gate_fixture.h

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: MIT */
+/* One machine fed by hand: each rule of an exchange up to COMMIT, from both sides. What comes after
+ * is test_exchange_settle's, what many machines do under faults test_exchange_sim's. */
+#include "tests/gossip/exchange_support.h"
+
+#include <math.h>
+
+/* ---- the way it goes */
+
+static void test_pair_whole(void **unused)
+{
+	(void)unused;
+	for (int ours = 0; ours < 2; ours++) {
+		struct fixture f;
+		reach(&f, EXCHANGE_PREPARING, ours, EXCHANGE_PAIR, false);
+		assert_true(f.a.timer_ms == f.now + (ours ? 8000 : 9000));
+		f.now += 100;
+		event(&f, EXCHANGE_EVENT_SNAPSHOT);
+		assert_false(f.a.move);
+		bulk(&f, BULK_CAME);
+		assert_true(f.a.move && f.a.sends && f.a.receives && f.a.format == 1);
+		assert_true(f.a.exchange == f.number);
+		assert_true(f.a.deadline_ms_left == (ours ? 7900 : 8900));
+		moved(&f, 0);
+		const struct exchange_message *m = sent(&f, EXCHANGE_END);
+		assert_int_equal(m->end.n, GROUPS);
+		assert_true(m->end.factor[1] == 0.5f);
+		say(&f, EXCHANGE_END);
+		sent(&f, EXCHANGE_COMMIT);
+		assert_false(f.a.apply);
+		say(&f, EXCHANGE_COMMIT);
+		assert_true(f.a.apply && f.a.n_groups == GROUPS);
+		assert_true(f.a.k[0] == 0.125f && f.a.k[1] == 0.25f && f.a.k[2] == 0.25f);
+		assert_int_equal(f.a.n_sends, 0);
+		event(&f, EXCHANGE_EVENT_APPLIED);
+		sent(&f, EXCHANGE_ACK);
+		assert_int_equal(state(&f), EXCHANGE_ACKING);
+		say(&f, EXCHANGE_ACK);
+		ended(&f, OUTCOME_EXCHANGED, true);
+		assert_true(f.a.release && !f.a.cancel);
+		const struct exchange_result *r = &f.a.result;
+		assert_true(r->ours == ours && r->bytes_sent == 10 && r->bytes_received == 20);
+		assert_true(r->distance == 3 && r->factor == 0.25f && r->step == 77);
+		assert_true(r->took_ms == 100 && r->deadline_ms == (ours ? 8000 : 9000));
+		end(&f);
+	}
+}
+
+/* The peer was faster at each turn: END before our MOVED, ACK before our APPLIED. */
+static void test_pair_late(void **unused)
+{
+	(void)unused;
+	struct fixture f;
+	reach(&f, EXCHANGE_MOVING, true, EXCHANGE_PAIR, false);
+	say(&f, EXCHANGE_END);
+	assert_int_equal(f.a.n_sends, 0);
+	moved(&f, 0);
+	assert_int_equal(f.a.n_sends, 2);
+	assert_int_equal(f.a.send[0].message.kind, EXCHANGE_END);
+	assert_int_equal(f.a.send[1].message.kind, EXCHANGE_COMMIT);
+	say(&f, EXCHANGE_COMMIT);
+	assert_true(f.a.apply);
+	say(&f, EXCHANGE_ACK);
+	assert_false(f.a.done);
+	event(&f, EXCHANGE_EVENT_APPLIED);
+	sent(&f, EXCHANGE_ACK);
+	ended(&f, OUTCOME_EXCHANGED, true);
+	end(&f);
+}
+
+static void test_one_way(void **unused)
+{
+	(void)unused;
+	for (int i = 0; i < 4; i++) {
+		bool ours = i & 1;
+		enum exchange_mode mode = i & 2 ? EXCHANGE_PUSH : EXCHANGE_PULL;
+		bool receives = (mode == EXCHANGE_PULL) == ours;
+		struct fixture f;
+		reach(&f, EXCHANGE_MOVING, ours, mode, false);
+		assert_true(f.a.receives == receives && f.a.sends == !receives);
+		moved(&f, 0);
+		assert_int_equal(f.a.n_sends, 0);
+		assert_int_equal(f.a.apply, receives);
+		if (receives) {
+			assert_true(f.a.k[0] == 0.5f && f.a.k[1] == 0.25f);
+			event(&f, EXCHANGE_EVENT_DOWN);
+			event(&f, EXCHANGE_EVENT_GONE);
+			event(&f, EXCHANGE_EVENT_STOP);
+			assert_int_equal(state(&f), EXCHANGE_APPLYING);
+			event(&f, EXCHANGE_EVENT_APPLIED);
+			sent(&f, EXCHANGE_ACK);
+		} else {
+			assert_true(f.a.timer_ms != UINT64_MAX);
+			say(&f, EXCHANGE_ACK);
+		}
+		ended(&f, OUTCOME_EXCHANGED, receives);
+		end(&f);
+		if (receives)
+			continue;
+		reach(&f, EXCHANGE_MOVING, ours, mode, false);
+		say(&f, EXCHANGE_ACK);
+		assert_false(f.a.done);
+		moved(&f, 0);
+		ended(&f, OUTCOME_EXCHANGED, false);
+		end(&f);
+		reach(&f, EXCHANGE_ENDING, ours, mode, false);
+		until_timer(&f);
+		ended(&f, OUTCOME_TIMEOUT, false);
+		end(&f);
+	}
+}
+
+/* ---- offers and refusals */
+
+static void test_accept_terms(void **unused)
+{
+	(void)unused;
+	struct fixture f;
+	struct exchange_terms t = terms(EXCHANGE_PULL);
+	begin(&f);
+	t.beta = 0.75f;
+	t.final = true;
+	t.format = 0;
+	t.step = 5;
+	offer(&f, t, EXCHANGE_WILLING);
+	const struct exchange_terms *got = &sent(&f, EXCHANGE_ACCEPT)->terms;
+	assert_true(got->beta == 0.75f && got->final && got->format == 0);
+	assert_true(got->mode == EXCHANGE_PULL && got->step == 77);
+	end(&f);
+	/* And the one who offered takes no other terms than its own. */
+	for (int i = 0; i < 5; i++) {
+		struct exchange_message m = word(EXCHANGE_ACCEPT);
+		m.terms.mode = i == 0 ? EXCHANGE_PUSH : EXCHANGE_PAIR;
+		m.terms.format = i == 1 ? 0 : 1;
+		m.terms.final = i == 2;
+		m.terms.beta = i == 3 ? 0.6f : 0.5f;
+		m.terms.manifest.model += i == 4;
+		reach(&f, EXCHANGE_OFFERED, true, EXCHANGE_PAIR, false);
+		hear(&f, m);
+		sent(&f, EXCHANGE_ABORT);
+		ended(&f, i == 4 ? OUTCOME_UNLIKE : OUTCOME_BAD, false);
+		end(&f);
+	}
+}
+
+static void test_refusals(void **unused)
+{
+	(void)unused;
+	struct fixture f;
+	begin(&f);
+	offer(&f, terms(EXCHANGE_PAIR), EXCHANGE_BUDGET);
+	const struct exchange_message *m = sent(&f, EXCHANGE_BUSY);
+	assert_int_equal(m->busy.why, EXCHANGE_BUDGET);
+	assert_string_equal(m->busy.words, "so it is");
+	struct exchange_terms t = terms(EXCHANGE_PAIR);
+	t.format = 2;
+	offer(&f, t, EXCHANGE_WILLING);
+	assert_int_equal(sent(&f, EXCHANGE_BUSY)->busy.why, EXCHANGE_UNKNOWN);
+	t = terms(EXCHANGE_MODES);
+	offer(&f, t, EXCHANGE_WILLING);
+	assert_int_equal(sent(&f, EXCHANGE_BUSY)->busy.why, EXCHANGE_UNKNOWN);
+	const float beta[] = {0, -1, 1.5f, NAN, INFINITY};
+	for (size_t i = 0; i < sizeof beta / sizeof *beta; i++) {
+		t = terms(EXCHANGE_PAIR);
+		t.beta = beta[i];
+		offer(&f, t, EXCHANGE_WILLING);
+		assert_int_equal(sent(&f, EXCHANGE_BUSY)->busy.why, EXCHANGE_OTHER);
+	}
+	assert_int_equal(f.dones, 0);
+	assert_int_equal(state(&f), EXCHANGE_IDLE);
+	end(&f);
+	/* One at a time. */
+	for (int s = EXCHANGE_OFFERED; s < EXCHANGE_STATES; s++) {
+		reach(&f, (enum exchange_state)s, true, EXCHANGE_PAIR, false);
+		f.peer = id(8);
+		offer(&f, terms(EXCHANGE_PAIR), EXCHANGE_WILLING);
+		assert_int_equal(sent(&f, EXCHANGE_BUSY)->busy.why, EXCHANGE_ENGAGED);
+		assert_int_equal(state(&f), s);
+		assert_false(f.a.done);
+		end(&f);
+	}
+	/* From the other side. */
+	for (int why = 0; why <= EXCHANGE_WHYS; why++) {
+		struct exchange_message b = {.kind = EXCHANGE_BUSY};
+		b.busy.why = (uint8_t)why;
+		memset(b.busy.words, 'w', sizeof b.busy.words); /* without an end */
+		reach(&f, EXCHANGE_OFFERED, true, EXCHANGE_PAIR, false);
+		b.busy.manifest = like; /* so it is not unlike, whatever it says */
+		hear(&f, b);
+		ended(&f, OUTCOME_BUSY, false);
+		bool other =
+		        why == EXCHANGE_WILLING || why == EXCHANGE_WHYS || why == EXCHANGE_UNLIKE;
+		assert_int_equal(f.a.result.why, other ? EXCHANGE_OTHER : why);
+		assert_int_equal(strlen(f.a.result.words), EXCHANGE_WORDS_MAX);
+		end(&f);
+	}
+}
+
+static void test_crossing(void **unused)
+{
+	(void)unused;
+	struct fixture f;
+	begin(&f); /* we are the lower: not a word */
+	start(&f, EXCHANGE_PAIR);
+	uint64_t own = f.number;
+	offer(&f, terms(EXCHANGE_PAIR), EXCHANGE_WILLING);
+	assert_true(f.a.n_sends == 0 && !f.a.done && !f.a.snapshot);
+	f.number = own;
+	say(&f, EXCHANGE_ACCEPT);
+	assert_int_equal(state(&f), EXCHANGE_PREPARING);
+	end(&f);
+	begin(&f); /* the peer is: ours goes, theirs is taken */
+	f.peer = id(3);
+	start(&f, EXCHANGE_PAIR);
+	own = f.number;
+	offer(&f, terms(EXCHANGE_PAIR), EXCHANGE_WILLING);
+	sent(&f, EXCHANGE_ACCEPT);
+	assert_true(f.a.done && f.a.snapshot && !f.a.open && f.a.exchange == NUMBER);
+	assert_true(f.a.result.exchange == own && f.a.result.ours);
+	assert_int_equal(f.a.result.outcome, OUTCOME_CROSSED);
+	assert_true(!f.a.release && !f.a.cancel);
+	assert_int_equal(state(&f), EXCHANGE_PREPARING);
+	end(&f);
+	begin(&f); /* or refused, and ours is still over: the peer ignores it */
+	f.peer = id(3);
+	start(&f, EXCHANGE_PAIR);
+	offer(&f, terms(EXCHANGE_PAIR), EXCHANGE_RATE);
+	assert_int_equal(sent(&f, EXCHANGE_BUSY)->busy.why, EXCHANGE_RATE);
+	assert_int_equal(f.a.result.outcome, OUTCOME_CROSSED);
+	assert_int_equal(state(&f), EXCHANGE_IDLE);
+	end(&f);
+}
+
+/* ---- what goes wrong before COMMIT: nothing has moved */
+
+static void test_connection(void **unused)
+{
+	(void)unused;
+	struct fixture f;
+	reach(&f, EXCHANGE_PREPARING, true, EXCHANGE_PAIR, false);
+	bulk(&f, BULK_CANNOT_DIAL);
+	sent(&f, EXCHANGE_OPEN);
+	assert_int_equal(state(&f), EXCHANGE_PREPARING);
+	bulk(&f, BULK_CAME); /* the peer's */
+	event(&f, EXCHANGE_EVENT_SNAPSHOT);
+	assert_true(f.a.move);
+	end(&f);
+	reach(&f, EXCHANGE_PREPARING, true, EXCHANGE_PAIR, false);
+	bulk(&f, BULK_CANNOT_DIAL);
+	bulk(&f, BULK_CANNOT_DIAL);
+	ended(&f, OUTCOME_BROKEN, false);
+	end(&f);
+	reach(&f, EXCHANGE_PREPARING, false, EXCHANGE_PAIR, false);
+	assert_false(f.a.open);
+	say(&f, EXCHANGE_OPEN);
+	assert_true(f.a.open && f.a.exchange == f.number);
+	bulk(&f, BULK_CANNOT_DIAL);
+	sent(&f, EXCHANGE_ABORT);
+	ended(&f, OUTCOME_BROKEN, false);
+	assert_true(f.a.cancel && f.a.release);
+	end(&f);
+	reach(&f, EXCHANGE_PREPARING, true, EXCHANGE_PAIR, false);
+	f.number++; /* a late one of another exchange */
+	bulk(&f, BULK_CAME);
+	bulk(&f, BULK_FAILED);
+	f.number--;
+	event(&f, EXCHANGE_EVENT_SNAPSHOT);
+	assert_true(!f.a.move && state(&f) == EXCHANGE_PREPARING);
+	bulk(&f, BULK_FAILED);
+	sent(&f, EXCHANGE_ABORT);
+	ended(&f, OUTCOME_BROKEN, false);
+	end(&f);
+}
+
+static void test_transfer_fails(void **unused)
+{
+	(void)unused;
+	static const struct {
+		int code;
+		enum exchange_outcome outcome;
+	} t[] = {{ERR_TIMEOUT, OUTCOME_TIMEOUT}, {ERR_NONFINITE, OUTCOME_BAD},
+	        {ERR_FORMAT, OUTCOME_BAD}, {ERR_MISMATCH, OUTCOME_BAD}, {ERR_IO, OUTCOME_BROKEN},
+	        {ERR_CANCELLED, OUTCOME_BROKEN}};
+	for (size_t i = 0; i < sizeof t / sizeof *t; i++)
+		for (int mode = 0; mode < EXCHANGE_MODES; mode++) {
+			struct fixture f;
+			reach(&f, EXCHANGE_MOVING, i & 1, (enum exchange_mode)mode, false);
+			if (mode == EXCHANGE_PAIR && i & 2)
+				say(&f, EXCHANGE_END);
+			moved(&f, t[i].code);
+			sent(&f, EXCHANGE_ABORT);
+			ended(&f, t[i].outcome, false);
+			assert_int_equal(f.a.result.code, t[i].code);
+			assert_true(f.a.release && f.a.result.bytes_sent == 10);
+			end(&f);
+		}
+}
+
+/* Factors that are none come neither in from a peer nor out of our own clipping. */
+static void test_factors(void **unused)
+{
+	(void)unused;
+	const float wrong[] = {-0.1f, 1.1f, NAN, INFINITY, -INFINITY};
+	for (size_t i = 0; i <= sizeof wrong / sizeof *wrong; i++) {
+		struct fixture f;
+		struct exchange_message m = word(EXCHANGE_END);
+		struct exchange_event e = {.kind = EXCHANGE_EVENT_MOVED, .moved.n = GROUPS};
+		if (i < sizeof wrong / sizeof *wrong)
+			m.end.factor[2] = e.moved.factor[1] = wrong[i];
+		else
+			m.end.n = e.moved.n = GROUPS - 1;
+		reach(&f, EXCHANGE_ENDING, true, EXCHANGE_PAIR, false);
+		hear(&f, m);
+		sent(&f, EXCHANGE_ABORT);
+		ended(&f, OUTCOME_BAD, false);
+		end(&f);
+		reach(&f, EXCHANGE_MOVING, true, EXCHANGE_PAIR, false);
+		step(&f, e);
+		sent(&f, EXCHANGE_ABORT);
+		ended(&f, OUTCOME_BAD, false);
+		end(&f);
+	}
+}
+
+/* Each way to end it, in each state before COMMIT. */
+static void test_given_up(void **unused)
+{
+	(void)unused;
+	for (int i = 0; i < 2 * EXCHANGE_ENDING; i++) {
+		enum exchange_state s = (enum exchange_state)(EXCHANGE_OFFERED + i / 2);
+		bool ours = i & 1, started = s > EXCHANGE_OFFERED;
+		bool cancels = s == EXCHANGE_PREPARING || s == EXCHANGE_MOVING;
+		struct fixture f;
+		if (s == EXCHANGE_OFFERED && !ours)
+			continue;
+		reach(&f, s, ours, EXCHANGE_PAIR, false);
+		event(&f, EXCHANGE_EVENT_TIMER); /* too early */
+		assert_int_equal(state(&f), s);
+		until_timer(&f);
+		sent(&f, EXCHANGE_ABORT);
+		ended(&f, OUTCOME_TIMEOUT, false);
+		assert_true(f.a.cancel == cancels && f.a.release == started);
+		assert_int_equal(f.now, s == EXCHANGE_OFFERED ? 4000 : ours ? 9000 : 10000);
+		end(&f);
+		reach(&f, s, ours, EXCHANGE_PAIR, false);
+		event(&f, EXCHANGE_EVENT_UP);
+		f.peer = id(9); /* not the peer of this exchange */
+		event(&f, EXCHANGE_EVENT_DOWN);
+		event(&f, EXCHANGE_EVENT_GONE);
+		assert_int_equal(state(&f), s);
+		f.peer = id(7);
+		event(&f, EXCHANGE_EVENT_DOWN);
+		sent(&f, EXCHANGE_ABORT);
+		ended(&f, OUTCOME_BROKEN, false);
+		end(&f);
+		reach(&f, s, ours, EXCHANGE_PAIR, false);
+		event(&f, EXCHANGE_EVENT_GONE);
+		assert_int_equal(f.a.n_sends, 0);
+		ended(&f, OUTCOME_BROKEN, false);
+		assert_true(f.a.cancel == cancels && f.a.release == started);
+		end(&f);
+		reach(&f, s, ours, EXCHANGE_PAIR, false);
+		event(&f, EXCHANGE_EVENT_STOP);
+		assert_int_equal(sent(&f, EXCHANGE_ABORT)->busy.why, EXCHANGE_LEAVING);
+		ended(&f, OUTCOME_CANCELLED, false);
+		/* And no more. */
+		offer(&f, terms(EXCHANGE_PAIR), EXCHANGE_WILLING);
+		assert_int_equal(sent(&f, EXCHANGE_BUSY)->busy.why, EXCHANGE_LEAVING);
+		start(&f, EXCHANGE_PAIR);
+		assert_true(f.a.done && f.a.n_sends == 0 && state(&f) == EXCHANGE_IDLE);
+		assert_int_equal(f.a.result.outcome, OUTCOME_BUSY);
+		assert_int_equal(f.a.result.why, EXCHANGE_LEAVING);
+		end(&f);
+		reach(&f, s, ours, EXCHANGE_PAIR, false);
+		struct exchange_message m = {.kind = EXCHANGE_ABORT};
+		m.busy.why = EXCHANGE_UNKNOWN;
+		hear(&f, m);
+		assert_int_equal(f.a.n_sends, 0);
+		ended(&f, OUTCOME_BROKEN, false);
+		assert_int_equal(f.a.result.why, EXCHANGE_UNKNOWN);
+		end(&f);
+	}
+}
+
+/* Deadlines at the end of time do not come round, and numbers are of one's own. */
+static void test_numbers(void **unused)
+{
+	(void)unused;
+	struct fixture f, g;
+	struct exchange_terms t = terms(EXCHANGE_PAIR);
+	begin(&f);
+	step(&f, (struct exchange_event){.kind = EXCHANGE_EVENT_START,
+	                 .peer = f.peer,
+	                 .start = {.ours = &t, .deadline_ms = UINT64_MAX}});
+	f.number = f.a.send[0].message.exchange;
+	say(&f, EXCHANGE_ACCEPT);
+	assert_true(f.a.timer_ms == UINT64_MAX);
+	begin(&g);
+	start(&g, EXCHANGE_PAIR);
+	assert_true(g.number == f.number && g.number != 0); /* same seed, same choices */
+	event(&g, EXCHANGE_EVENT_DOWN);
+	start(&g, EXCHANGE_PAIR);
+	assert_true(g.number != f.number && g.number != 0);
+	end(&f);
+	end(&g);
+}
+
+static void test_texts(void **unused)
+{
+	(void)unused;
+	assert_string_equal(exchange_why_text(EXCHANGE_ENGAGED), "engaged");
+	assert_string_equal(exchange_why_text((enum exchange_why)99), "other");
+	assert_string_equal(exchange_outcome_text(OUTCOME_ONE_SIDED), "one-sided");
+	for (int i = 0; i < EXCHANGE_WHYS; i++)
+		assert_true(strlen(exchange_why_text((enum exchange_why)i)) > 3);
+	for (int i = 0; i < OUTCOMES; i++)
+		assert_true(strlen(exchange_outcome_text((enum exchange_outcome)i)) >= 3);
+	for (int i = 0; i < EXCHANGE_STATES; i++)
+		assert_true(strlen(exchange_state_text((enum exchange_state)i)) > 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(test_pair_whole),
+	        cmocka_unit_test(test_pair_late),
+	        cmocka_unit_test(test_one_way),
+	        cmocka_unit_test(test_accept_terms),
+	        cmocka_unit_test(test_refusals),
+	        cmocka_unit_test(test_crossing),
+	        cmocka_unit_test(test_connection),
+	        cmocka_unit_test(test_transfer_fails),
+	        cmocka_unit_test(test_factors),
+	        cmocka_unit_test(test_given_up),
+	        cmocka_unit_test(test_numbers),
+	        cmocka_unit_test(test_texts),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

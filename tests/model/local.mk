@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: MIT
+
+UNIT_TESTS += \
+	tests/model/test_arch \
+	tests/model/test_data \
+	tests/model/test_device \
+	tests/model/test_golden \
+	tests/model/test_graph \
+	tests/model/test_loader \
+	tests/model/test_ops \
+	tests/model/test_pool \
+	tests/model/test_safetensors
+
+TSAN_TESTS += \
+	tests/model/test_graph \
+	tests/model/test_loader \
+	tests/model/test_pool
+
+EXTRA_DIST += tests/model/ops_fixture.h

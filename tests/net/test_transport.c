@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+/* Two transports on one loop: messages of an exchange, over a stream that is dialled for them or
+ * stands already, and only for their addressee; bulk connections beside it, opened from either side
+ * by tokens that only the two can know, each with its exchange's number; a made-up token gets
+ * nothing. */
+#include "tests/net/transport_pair.h"
+
+static bool both_have_two_bulks(const struct pair *p)
+{
+	return p->side[0].bulks == 2 && p->side[1].bulks == 2;
+}
+
+static bool bulk_failed(const struct pair *p)
+{
+	return p->side[0].bulks_failed == 1;
+}
+
+static bool one_failed(const struct pair *p)
+{
+	return transport_counters(p->side[1].t).handshakes_failed > 0;
+}
+
+static bool first_has_post(const struct pair *p)
+{
+	return p->side[0].posts > 0;
+}
+
+static bool both_have_post(const struct pair *p)
+{
+	return first_has_post(p) && second_has_post(p);
+}
+
+/* A stranger's token: no socket is handed out for it, and the connection ends. */
+static void knock(struct pair *p)
+{
+	uint8_t bytes[OPENING_HEADER_BYTES + 64];
+	struct wire_message m = {.kind = WIRE_BULK_OPEN};
+	struct sockaddr_storage to;
+	struct peer_addr a = transport_bound(p->side[1].t);
+	size_t len;
+	memset(m.token, 0x5a, sizeof m.token);
+	assert_int_equal(wire_encode(&m, bytes + OPENING_HEADER_BYTES, 64, &len), 0);
+	opening_header(bytes, OPENING_BULK, len);
+	peer_addr_to(&a, &to);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(struct sockaddr_in)), 0);
+	assert_int_equal(send(fd, bytes, OPENING_HEADER_BYTES + len, 0),
+	        (ssize_t)(OPENING_HEADER_BYTES + len));
+	assert_true(await(p, one_failed));
+	assert_int_equal(p->side[1].bulks, 0);
+	close(fd);
+}
+
+static const struct peer_addr nowhere;
+
+static uint64_t dropped(const struct pair *p, int i)
+{
+	return transport_counters(p->side[i].t).messages_dropped;
+}
+
+static bool both_copied(const struct pair *p)
+{
+	return p->side[0].copied > 0 && p->side[1].copied > 0;
+}
+
+/* The connection to its own address is gone from both ends. */
+static bool first_is_rid_of_itself(const struct pair *p)
+{
+	return transport_counters(p->side[0].t).streams_accepted > 0 && p->side[0].t->conns == NULL;
+}
+
+/* One key at both ends: a copy of the identity, unless both ends are ours. */
+static void a_copied_identity_is_called_that(void **state)
+{
+	static struct pair p;
+	one_key = true;
+	pair_open(&p, *state);
+	one_key = false;
+	struct gossip_send s = {.channel = CHANNEL_STREAM,
+	        .addrs = one(transport_bound(p.side[0].t)),
+	        .message = {.kind = MESSAGE_GOSSIP}};
+	transport_send(p.side[0].t, &s);
+	assert_true(await(&p, first_is_rid_of_itself));
+	assert_int_equal(p.side[0].copied, 0);
+	transport_send(p.side[1].t, &s);
+	assert_true(await(&p, both_copied));
+	assert_int_equal(p.side[0].ups + p.side[1].ups, 0);
+	pair_close(&p);
+}
+
+static void bulk_connections_open_beside_a_stream(void **state)
+{
+	static struct pair p;
+	struct err e = {0};
+	pair_open(&p, *state);
+	assert_int_equal(transport_bulk(p.side[0].t, &p.side[1].identity.id, 1, &e), ERR_NOTFOUND);
+	connect_pair(&p, 0);
+	for (int round = 0; round < 3; round++) {
+		for (int dialler = 0; dialler < 2; dialler++) {
+			const struct peer_id *to = &p.side[1 - dialler].identity.id;
+			uint64_t exchange = (uint64_t)round << 40 | (uint64_t)dialler;
+			if (transport_bulk(p.side[dialler].t, to, exchange, &e) != 0)
+				fail_msg("%s", e.msg);
+			assert_true(await(&p, both_have_bulk));
+			check_bulk(&p, dialler, exchange);
+		}
+	}
+	knock(&p);
+	pair_close(&p);
+}
+
+/* A connection that comes when its exchange has been given up, and the next one's beside it: both
+ * ends can tell them apart. */
+static void a_late_bulk_says_what_it_is_for(void **state)
+{
+	static struct pair p;
+	struct err e = {0};
+	pair_open(&p, *state);
+	connect_pair(&p, 0);
+	for (uint64_t exchange = 5; exchange < 7; exchange++)
+		assert_int_equal(
+		        transport_bulk(p.side[0].t, &p.side[1].identity.id, exchange, &e), 0);
+	assert_true(await(&p, both_have_two_bulks));
+	struct side *a = &p.side[0], *b = &p.side[1];
+	assert_true(a->exchange[0] + a->exchange[1] == 11);
+	for (int i = 0; i < 2; i++) {
+		int j = b->exchange[0] == a->exchange[i] ? 0 : 1;
+		assert_true(b->exchange[j] == a->exchange[i]);
+		assert_memory_equal(&a->keys[i], &b->keys[j], sizeof a->keys[i]);
+		close(a->fd[i]);
+		close(b->fd[i]);
+	}
+	pair_close(&p);
+}
+
+/* The peer says that it can be dialled where nobody listens. */
+static void a_bulk_that_fails_says_for_what(void **state)
+{
+	static struct pair p;
+	struct err e = {0};
+	struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof in;
+	pair_open(&p, *state);
+	int fd = socket(AF_INET, SOCK_STREAM, 0); /* bound, and deaf */
+	assert_int_equal(bind(fd, (struct sockaddr *)&in, sizeof in), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&in, &len), 0);
+	struct peer_addrs deaf = one(peer_addr_from((struct sockaddr *)&in));
+	transport_set_self(p.side[1].t, p.side[1].identity.generation, &deaf, true);
+	connect_pair(&p, 1);
+	assert_int_equal(transport_bulk(p.side[0].t, &p.side[1].identity.id, 77, &e), 0);
+	assert_true(await(&p, bulk_failed));
+	assert_true(p.side[0].exchange[0] == 77 && p.side[0].bulks == 0);
+	close(fd);
+	pair_close(&p);
+}
+
+static void a_post_dials(void **state)
+{
+	static struct pair p;
+	pair_open(&p, *state);
+	struct peer_addr a = transport_bound(p.side[1].t);
+	assert_true(post(&p, 0, &a, 41));
+	assert_true(await(&p, second_has_post));
+	assert_true(p.side[1].post.kind == EXCHANGE_SETTLE && p.side[1].post.exchange == 41);
+	assert_int_equal(p.side[1].post.settlement, SETTLE_DOUBT);
+	/* The answer needs no address. */
+	assert_true(post(&p, 1, &nowhere, 42));
+	assert_true(await(&p, first_has_post));
+	assert_true(p.side[0].post.exchange == 42);
+	assert_int_equal(transport_counters(p.side[1].t).streams_dialled, 0);
+	pair_close(&p);
+}
+
+/* Who cannot be dialled is reached over the stream that it has dialled itself. */
+static void a_post_to_an_undialable_peer(void **state)
+{
+	static struct pair p;
+	struct err e = {0};
+	pair_open(&p, *state);
+	struct peer_addrs none = {0};
+	transport_set_self(p.side[1].t, p.side[1].identity.generation, &none, false);
+	assert_false(post(&p, 0, &nowhere, 1));
+	assert_int_equal(dropped(&p, 0), 1);
+	connect_pair(&p, 1);
+	assert_true(post(&p, 0, &nowhere, 2));
+	assert_true(await(&p, second_has_post));
+	assert_true(p.side[1].posts == 1 && p.side[1].post.exchange == 2);
+	assert_int_equal(
+	        transport_bulk(p.side[0].t, &p.side[1].identity.id, 2, &e), ERR_UNSUPPORTED);
+	assert_int_equal(transport_counters(p.side[0].t).streams_dialled, 0);
+	pair_close(&p);
+}
+
+/* Another agent is at that address by now: it does not get what was not for it. */
+static void a_post_is_for_its_addressee(void **state)
+{
+	static struct pair p;
+	struct exchange_message m = {.kind = EXCHANGE_COMMIT, .exchange = 1};
+	struct peer_id stranger = {{1, 2, 3}};
+	pair_open(&p, *state);
+	struct peer_addr a = transport_bound(p.side[1].t);
+	struct peer_addrs at = one(a);
+	assert_true(transport_post(p.side[0].t, &stranger, &at, &m));
+	assert_true(post(&p, 0, &a, 2)); /* waits for the same connection */
+	assert_true(await(&p, second_has_post));
+	assert_true(p.side[1].posts == 1 && p.side[1].post.exchange == 2);
+	assert_int_equal(dropped(&p, 0), 1);
+	assert_int_equal(transport_counters(p.side[0].t).streams_dialled, 1);
+	pair_close(&p);
+}
+
+/* Both dial at once; one connection survives, and nothing is lost with the other. */
+static void posts_that_cross(void **state)
+{
+	static struct pair p;
+	for (int round = 0; round < 5; round++) {
+		pair_open(&p, *state);
+		for (int i = 0; i < 2; i++) {
+			struct peer_addr a = transport_bound(p.side[1 - i].t);
+			assert_true(post(&p, i, &a, 100 + (uint64_t)i));
+		}
+		assert_true(await(&p, both_have_post));
+		assert_true(p.side[0].post.exchange == 101 && p.side[1].post.exchange == 100);
+		assert_true(p.side[0].posts == 1 && p.side[1].posts == 1);
+		pair_close(&p);
+	}
+}
+
+/* Somebody has dialled it and is about to prove itself. */
+static bool is_being_dialled(const struct transport *t)
+{
+	for (const struct conn *c = t->conns; c; c = c->next)
+		if (!c->initiator && c->state == CONN_OPENING && c->secret >= 0)
+			return true;
+	return false;
+}
+
+/* The higher id dials while the lower one's connection is almost there: when its own is up it is
+ * the one too many, and what waited for it must not go with it. */
+static void a_post_on_the_loser(void **state)
+{
+	static struct pair p;
+	pair_open(&p, *state);
+	int higher = memcmp(&p.side[0].identity.id, &p.side[1].identity.id, 32) > 0 ? 0 : 1;
+	struct peer_addr a = transport_bound(p.side[higher].t);
+	struct peer_addr b = transport_bound(p.side[1 - higher].t);
+	assert_true(post(&p, 1 - higher, &a, 1));
+	for (int i = 0; i < 100 && !is_being_dialled(p.side[higher].t); i++)
+		uv_run(&p.loop, UV_RUN_ONCE);
+	assert_true(post(&p, higher, &b, 2));
+	assert_int_equal(transport_counters(p.side[higher].t).streams_dialled, 1);
+	assert_true(await(&p, both_have_post));
+	pair_close(&p);
+}
+
+/* Somebody listens and never says a word. */
+static void what_waits_is_bounded(void **state)
+{
+	static struct pair p;
+	struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof in;
+	int taken = 0;
+	pair_open(&p, *state);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&in, sizeof in), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&in, &len), 0);
+	struct peer_addr silent = peer_addr_from((struct sockaddr *)&in);
+	while (taken < 1000 && post(&p, 0, &silent, 9))
+		taken++;
+	assert_int_equal(taken, 64);
+	assert_int_equal(dropped(&p, 0), 1);
+	assert_int_equal(transport_counters(p.side[0].t).streams_dialled, 1);
+	pair_close(&p);
+	close(fd);
+}
+
+/* Sealed by a peer as datagrams are, and still not heard. */
+static void no_exchange_in_datagrams(void **state)
+{
+	static struct pair p;
+	struct wire_message m = {
+	        .kind = WIRE_EXCHANGE, .exchange = {.kind = EXCHANGE_COMMIT, .exchange = 3}};
+	uint8_t payload[WIRE_BYTES_MAX], packet[GOSSIP_DATAGRAM_BYTES];
+	struct sockaddr_storage to;
+	size_t len;
+	pair_open(&p, *state);
+	connect_pair(&p, 0); /* so that each knows the other's generation */
+	struct peer_addr a = transport_bound(p.side[1].t);
+	assert_int_equal(wire_encode(&m, payload, sizeof payload, &len), 0);
+	size_t n = links_seal(p.side[0].t, &p.side[1].identity.id, payload, len, packet);
+	assert_true(n > 0);
+	peer_addr_to(&a, &to);
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	assert_int_equal(
+	        sendto(fd, packet, n, 0, (struct sockaddr *)&to, sizeof(struct sockaddr_in)), n);
+	struct gossip_send ping = {.channel = CHANNEL_DATAGRAM,
+	        .to_id = true,
+	        .id = p.side[1].identity.id,
+	        .addrs = one(a),
+	        .message = {.kind = MESSAGE_PING, .target = p.side[1].identity.id}};
+	assert_true(await(&p, second_has_gossip)); /* the stream's */
+	p.side[1].gossips = 0;
+	transport_send(p.side[0].t, &ping);
+	assert_true(await(&p, second_has_gossip));
+	assert_int_equal(transport_counters(p.side[1].t).datagrams_received, 2);
+	assert_int_equal(p.side[1].posts, 0);
+	close(fd);
+	pair_close(&p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(a_copied_identity_is_called_that),
+	        cmocka_unit_test(bulk_connections_open_beside_a_stream),
+	        cmocka_unit_test(a_late_bulk_says_what_it_is_for),
+	        cmocka_unit_test(a_bulk_that_fails_says_for_what),
+	        cmocka_unit_test(a_post_dials),
+	        cmocka_unit_test(a_post_to_an_undialable_peer),
+	        cmocka_unit_test(a_post_is_for_its_addressee),
+	        cmocka_unit_test(posts_that_cross),
+	        cmocka_unit_test(a_post_on_the_loser),
+	        cmocka_unit_test(what_waits_is_bounded),
+	        cmocka_unit_test(no_exchange_in_datagrams),
+	};
+	return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
