@@ -98,7 +98,10 @@ static void test_round_trip(void **state)
 	snprintf(path, sizeof path, "%s/a.safetensors", (char *)*state);
 	assert_int_equal(checkpoint_write(path, &s.source, &e), 0);
 	assert_int_equal(checkpoint_open(&c, path, &e), 0);
-	assert_memory_equal(&c.state, &s.source.state, sizeof c.state);
+	/* All but what the compiler puts between the texts and the last number. */
+	assert_memory_equal(&c.state, &s.source.state,
+	        offsetof(struct checkpoint_state, origin.before) + CHECKPOINT_ID);
+	assert_int_equal(c.state.origin.before_samples, s.source.state.origin.before_samples);
 	assert_string_equal(c.backend, "plain");
 	assert_string_equal(c.device, "plain loops");
 	assert_string_equal(c.choices, "a 1; b \"2\"");
