@@ -60,11 +60,15 @@ static void post(struct driver *d, const struct flock_actions *a)
 {
 	bool lost[FLOCK_SENDS_MAX];
 	for (int i = 0; i < a->n_sends; i++) {
+		const struct peer_id *to = &a->send[i].to;
 		lost[i] = false;
 		for (int k = 0; k < i; k++)
-			lost[i] = lost[i] ||
-			          (lost[k] && peer_id_equal(&a->send[k].to, &a->send[i].to));
-		lost[i] = lost[i] || !driver__post(d, &a->send[i].to, &a->send[i].message);
+			lost[i] = lost[i] || (lost[k] && peer_id_equal(&a->send[k].to, to));
+		lost[i] = lost[i] || !driver__post(d, to, &a->send[i].message);
+		if (lost[i])
+			driver__event(d, (struct flock_event){.kind = FLOCK_EVENT_UNSENT,
+			                         .peer = *to,
+			                         .exchange = a->send[i].message.exchange});
 	}
 }
 
@@ -240,6 +244,8 @@ static void close_all(struct driver *d)
 	uv_timer_stop(&d->timer);
 	uv_timer_stop(&d->lag_timer);
 	driver__bulk_close(d);
+	d->bound = transport_bound(d->transport);
+	d->counters = transport_counters(d->transport);
 	transport_close(d->transport, on_transport_closed, d);
 }
 

@@ -34,7 +34,9 @@ struct driver_transfer {
 struct driver {
 	struct driver_config c;
 	struct aead_order ciphers;
-	struct transport *transport;   /* owned */
+	struct transport *transport; /* owned; NULL: closed, and the next two are as they were */
+	struct peer_addr bound;
+	struct transport_counters counters;
 	struct flock *core;            /* in memory */
 	void *memory;                  /* owned */
 	struct flock_actions *actions; /* owned */

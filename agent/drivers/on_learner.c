@@ -258,8 +258,12 @@ static void end_measuring(struct driver *d)
 static void on_failed(void *arg, const struct err *e)
 {
 	struct driver *d = arg;
-	log_error("training failed: %s", e->msg);
-	if (e->code == ERR_NONFINITE)
+	struct flock_view now;
+	flock_view(d->core, &now);
+	bool news = now.phase != FLOCK_LEAVING;
+	if (news)
+		log_error("training failed: %s", e->msg);
+	if (news && e->code == ERR_NONFINITE)
 		log_error("try a lower --lr, a longer --warmup-epochs, or --clip 1");
 	end_measuring(d);
 	driver__event(d, (struct flock_event){.kind = FLOCK_EVENT_FAILED, .code = e->code});

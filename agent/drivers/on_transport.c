@@ -106,11 +106,7 @@ bool driver__post(struct driver *d, const struct peer_id *to, const struct excha
 	struct peer_addrs at = {0};
 	if (gossip_find(driver_gossip(d), to, &v) && v.record.dialable)
 		at = v.addrs;
-	if (transport_post(d->transport, to, &at, m))
-		return true;
-	driver__event(d, (struct flock_event){
-	                         .kind = FLOCK_EVENT_UNSENT, .peer = *to, .exchange = m->exchange});
-	return false;
+	return transport_post(d->transport, to, &at, m);
 }
 
 /* ---- receiving */
@@ -153,8 +149,17 @@ static void on_up(void *arg, const struct peer_id *id, const struct peer_addr *d
 	membership(arg, (struct gossip_event){.kind = EVENT_PEER_UP, .peer = {*id, *dialled}});
 }
 
+/* A send to a peer that cannot be dialled now says so at once, each time: in a step that sends it
+ * many messages, once is enough. */
 static void on_down(void *arg, const struct peer_id *id)
 {
+	const struct driver *d = arg;
+	for (int i = 0; d->stepping && i < d->n_queued; i++) {
+		const struct flock_event *e = &d->queued[i];
+		if (e->kind == FLOCK_EVENT_MEMBERSHIP && e->membership.kind == EVENT_PEER_DOWN &&
+		        peer_id_equal(&e->membership.peer.id, id))
+			return;
+	}
 	membership(arg, (struct gossip_event){.kind = EVENT_PEER_DOWN, .peer.id = *id});
 }
 
@@ -213,10 +218,10 @@ void driver_recheck(struct driver *d)
 
 struct peer_addr driver_address(const struct driver *d)
 {
-	return transport_bound(d->transport);
+	return d->transport ? transport_bound(d->transport) : d->bound;
 }
 
 struct transport_counters driver_counters(const struct driver *d)
 {
-	return transport_counters(d->transport);
+	return d->transport ? transport_counters(d->transport) : d->counters;
 }

@@ -84,6 +84,7 @@ void flock__donate_refused(struct flock *f)
 {
 	struct flock__donate *d = &f->donate;
 	d->slot = DONATED_NONE;
+	flock__do(f, FLOCK_DO_RELEASE)->slot = SLOT_DONATED;
 	for (int i = 0; i < FLOCK_DONATIONS; i++)
 		if (d->to[i].stage == DONATION_WAITING) {
 			d->to[i].stage = DONATION_FREE;

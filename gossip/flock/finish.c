@@ -51,8 +51,8 @@ void flock__saved(struct flock *f, const struct flock_event *e)
 		f->saved_step = e->saved_step;
 		f->saved_ms = f->now_ms;
 	}
-	/* One that was due by itself may come before the export. */
-	if (n->saved == WRITTEN_ASKED && n->exported != WRITTEN_ASKED)
+	/* The last answer counts: one that was due by itself may come before the export. */
+	if (n->saved != WRITTEN_NOT && n->exported != WRITTEN_ASKED)
 		n->saved = e->code ? WRITTEN_FAILED : WRITTEN_YES;
 }
 
@@ -257,8 +257,9 @@ static bool held(const struct flock *f)
 void flock__leave_check(struct flock *f)
 {
 	struct flock__finish *n = &f->finish;
-	if (n->leave == LEAVE_EXCHANGE &&
-	        (f->now_ms >= n->leave_until_ms || exchange_state(f->exchange) == EXCHANGE_IDLE))
+	bool settled = n->leave == LEAVE_EXCHANGE && exchange_state(f->exchange) == EXCHANGE_IDLE &&
+	               exchange_unsettled(f->exchange) == 0;
+	if (n->leave == LEAVE_EXCHANGE && (settled || f->now_ms >= n->leave_until_ms))
 		stop_learner(f);
 	if (n->leave == LEAVE_LEARNER && n->learner_stopped && !held(f))
 		n->leave = LEAVE_MEMBERSHIP;

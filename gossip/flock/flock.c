@@ -156,14 +156,10 @@ static void gone(struct flock *f, const struct peer_id *id)
 static void on_membership(struct flock *f, const struct gossip_event *from)
 {
 	struct gossip_event m = *from;
-	const struct gossip_actions *a = &f->out->membership;
 	bool up = m.kind == EVENT_PEER_UP, down = m.kind == EVENT_PEER_DOWN;
 	flock__membership(f, &m);
 	if (!f->c.learner)
 		return;
-	for (int i = 0; i < a->n_notices; i++)
-		if (a->notice[i].kind == NOTICE_FAILED || a->notice[i].kind == NOTICE_LEFT)
-			gone(f, &a->notice[i].id);
 	if (up || down) {
 		struct exchange_event e = {
 		        .kind = up ? EXCHANGE_EVENT_UP : EXCHANGE_EVENT_DOWN, .peer = m.peer.id};
@@ -173,9 +169,19 @@ static void on_membership(struct flock *f, const struct gossip_event *from)
 		flock__join_gone(f, &m.peer.id);
 }
 
+/* What membership found out in this step, whatever event it was. */
+static void on_notices(struct flock *f)
+{
+	const struct gossip_actions *a = &f->out->membership;
+	for (int i = 0; i < a->n_notices && f->c.learner; i++)
+		if (a->notice[i].kind == NOTICE_FAILED || a->notice[i].kind == NOTICE_LEFT)
+			gone(f, &a->notice[i].id);
+}
+
+/* A learner that was told to stop applies nothing any more. */
 static void on_message(struct flock *f, const struct flock_event *e)
 {
-	if (!f->c.learner || f->finish.leave >= LEAVE_MEMBERSHIP)
+	if (!f->c.learner || f->finish.leave >= LEAVE_LEARNER)
 		return;
 	flock__unlike_heard(f, &e->peer, e->message);
 	if (!flock__join_message(f, &e->peer, e->message) &&
@@ -349,8 +355,9 @@ void flock_step(struct flock *f, const struct flock_event *e, struct flock_actio
 	f->wall_s = e->wall_s;
 	f->membership_stepped = false;
 	on_event(f, e);
-	flock__leave_check(f);
 	flock__membership_turn(f);
+	on_notices(f);
+	flock__leave_check(f);
 	a->wake_ms = wake(f);
 	f->out = NULL;
 }
@@ -381,7 +388,7 @@ static int open_learning(struct flock *f, struct err *e)
 	        .n_groups = c->n_groups,
 	        .seed = rng_u64(&f->wire_rng),
 	        .offer_ms = 3000,
-	        .hold_ms = 4000,
+	        .hold_ms = EXCHANGE_HOLD_MS,
 	        .settle_ms = 30000};
 	partners_init(f->partners, &p);
 	exchange_init(f->exchange, &x);
@@ -419,6 +426,7 @@ int flock_init(struct flock **out, void *memory, size_t size, const struct flock
 		membership.status.model = f->model_hash;
 		membership.status.step = c->step;
 		membership.status.samples = c->samples + c->samples_before;
+		membership.status.loss = __builtin_nanf("");
 	}
 	int rc = gossip_init(&f->membership, at, gossip_size(&membership), &membership, e);
 	at += aligned(gossip_size(&membership));

@@ -236,7 +236,7 @@ bool flock__join_message(
 	           (j->stage == JOIN_ASKED || j->stage == JOIN_OPENING)) {
 		struct flock_say *s = flock__say(f, SAY_JOIN_BUSY);
 		s->peer = *from;
-		memcpy(s->words, m->busy.words, sizeof s->words);
+		memcpy(s->words, m->busy.words, sizeof m->busy.words);
 		next_donor(f);
 	}
 	return true;
