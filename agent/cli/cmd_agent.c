@@ -404,6 +404,7 @@ static int run_agent(struct agent *a)
 
 int cmd_agent(int argc, char **argv)
 {
+	signal(SIGHUP, SIG_IGN); /* until it is taken: see signals.h */
 	int status = EXIT_FAILED;
 	struct agent *a = calloc(1, sizeof *a);
 	if (!a)

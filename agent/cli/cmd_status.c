@@ -103,7 +103,8 @@ static void show_gossip(const cJSON *o)
 	        asked_number(x, "one_sided"), asked_number(x, "clipped"),
 	        asked_bytes(asked_number(x, "bytes_sent"), b),
 	        asked_bytes(asked_number(x, "bytes_received"), c));
-	printf("partners %.0f of our run, %.0f of others, %.0f in quarantine\n",
+	printf("partners %.0f of our run, %.0f with other settings or of other runs, %.0f in "
+	       "quarantine\n",
 	        asked_number(p, "candidates"), asked_number(p, "unlike"),
 	        asked_number(p, "in_quarantine"));
 }

@@ -37,9 +37,9 @@ static void say_health(uint64_t silent_ms, const struct flock_view *v, char out[
 	if (v->unlike > 0) {
 		char keys[MANIFEST_KEYS_MAX + 1] = "";
 		manifest_keys(v->differs, keys);
-		SAY("; %u of another run or model", v->unlike);
+		SAY("; %u with other settings or of another run", v->unlike);
 		if (keys[0])
-			SAY(", or differing in %s", keys);
+			SAY(" (%s)", keys);
 	}
 	if (v->counts.by_outcome[OUTCOME_ONE_SIDED] > 0)
 		SAY("; %llu one-sided exchanges",

@@ -112,19 +112,24 @@ static void next_name(const char *name, char out[LIMIT_NAME])
 	snprintf(out, LIMIT_NAME, "%.*s%d", (int)(n < 32 ? n : 32), name, number + 1);
 }
 
-static struct peer_addr from_here(struct peer_addr bound)
+/* Without a host it listens on both, and IPv4 is there also where IPv6 is switched off. */
+static struct peer_addr from_here(const struct join_hint *g)
 {
-	struct peer_addr four = {.family = 4, .ip = {127, 0, 0, 1}, .port = bound.port};
-	struct peer_addr six = {.family = 6, .ip = {[15] = 1}, .port = bound.port};
-	if (!hostport_any(&bound))
-		return bound;
-	return bound.family == 4 ? four : six;
+	const struct peer_addr *bound = &g->listen;
+	struct peer_addr four = {.family = 4, .ip = {127, 0, 0, 1}, .port = bound->port};
+	struct peer_addr six = {.family = 6, .ip = {[15] = 1}, .port = bound->port};
+	struct hostport h;
+	struct err e;
+	bool both = hostport_parse(g->config->agent.listen, &h, &e) == 0 && !h.host[0];
+	if (!hostport_any(bound))
+		return *bound;
+	return bound->family == 4 || both ? four : six;
 }
 
 /* A name and a port of its own, and the address that is surely reached from here. */
 static int print_beside(const struct join_hint *g, struct buf *out)
 {
-	struct peer_addr seed = from_here(g->listen), listen = g->listen;
+	struct peer_addr seed = from_here(g), listen = g->listen;
 	char name[LIMIT_NAME], text[64];
 	bool any = hostport_any(&listen) || g->config->agent.interface[0];
 	listen.port = 0;

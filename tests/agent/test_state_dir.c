@@ -379,14 +379,14 @@ static void test_greeting(void **state)
 	config_defaults(&c);
 	assert_int_equal(textlist_add(c.agent.keys, sizeof c.agent.keys, "a.key"), 0);
 	assert_int_equal(textlist_add(c.agent.keys, sizeof c.agent.keys, "b c.key"), 0);
-	g.listen = addr("0.0.0.0:13865");
+	g.listen = addr("[::]:13865"); /* as the default is bound */
 	g.advertise[0] = addr("[2001:db8::5]:13865");
 	g.advertise[1] = addr("10.0.0.5:13865");
 	g.n_advertise = 2;
 	buf_init(&out, 65536);
 	assert_int_equal(join_hint_print(&g, &out), 0);
 	assert_non_null(strstr(out.data, "dunlin 0000000000000000"));
-	assert_non_null(strstr(out.data, "listening on 0.0.0.0:13865\njoin"));
+	assert_non_null(strstr(out.data, "listening on [::]:13865\njoin"));
 	assert_non_null(strstr(out.data,
 	        "join from elsewhere:  dunlin agent --config 'it'\\''s mine.json' --key a.key "
 	        "--key 'b c.key' --seed '[2001:db8::5]:13865' --seed 10.0.0.5:13865\n"));
