@@ -36,6 +36,8 @@
 #define EXCHANGE_WORDS_MAX 160 /* bytes of text in a refusal, NUL not included */
 #define EXCHANGE_REMEMBERED 16 /* finished ones of which a late question is answered */
 #define EXCHANGE_ASIDE_MAX 16  /* unsettled ones that are put aside */
+#define EXCHANGE_HOLD_MS 4000  /* that a silent peer keeps others waiting after COMMIT */
+_Static_assert(EXCHANGE_HOLD_MS <= 5000, "the place is free within 5 s");
 #define EXCHANGE_SENDS_MAX 4   /* of one step */
 
 enum exchange_mode { EXCHANGE_PAIR, EXCHANGE_PUSH, EXCHANGE_PULL, EXCHANGE_MODES };
@@ -240,7 +242,7 @@ struct exchange_config {
 	uint8_t n_groups;
 	uint64_t seed;      /* random for each process: numbers must not come again */
 	uint32_t offer_ms;  /* until an offer is given up: 3000 */
-	uint32_t hold_ms;   /* until an unsettled one is put aside: 4000 */
+	uint32_t hold_ms;   /* until an unsettled one is put aside: EXCHANGE_HOLD_MS */
 	uint32_t settle_ms; /* until an unsettled one is given up: 30000; longer than two steps of
 	                       the slowest trainer, which applies only between them */
 };

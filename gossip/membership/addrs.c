@@ -5,7 +5,7 @@
  * first at the beginning, then the one that last answered us. Only an answer proves an address: an
  * ACK that echoes a nonce which was sent there and nowhere else, or a stream that we dialled there.
  *
- *     record:  10.0.0.5:7946   [fd00::5]:7946        in use: 0, not proven: both are pinged
+ *     record:  10.0.0.5:13865  [fd00::5]:13865       in use: 0, not proven: both are pinged
  *                  no answer       ACK          ──►  in use: 1, proven: it alone is pinged
  *                                  no answer    ──►  not proven: the next one is in use
  *

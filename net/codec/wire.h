@@ -16,7 +16,8 @@
  *     EXCHANGE  [70, kind, exchange, …], by kind:
  *        OFFER     [70, 0, exchange, manifest, step, samples, clock, mode, format, final, beta,
  *                   sketch]                                  ACCEPT alike, 1
- *        BUSY      [70, 2, exchange, why, words]             ABORT alike, 7
+ *        BUSY      [70, 2, exchange, why, words]             ABORT alike, 7; a manifest follows
+ *                                                            where why is "unlike"
  *        OPEN      [70, 3, exchange]                         COMMIT alike, 5; ACK alike, 6
  *        END       [70, 4, exchange, [factor…]]
  *        SETTLE    [70, 8, exchange, settlement]
@@ -30,7 +31,7 @@
  *     id 32 bytes, signature 64, token 16; address 6 or 18 bytes: the IP, then the port with its
  *     high byte first, 0 to 4 of them where there may be several; that of PING_REQ may be empty;
  *     ciphers: a byte each, fastest first; loss: a 32-bit float
- *     manifest  [run, model, init, count, total]
+ *     manifest  [run, model, init, count, total, optimizer, mode, formats]
  *     beta, factor, radius: 32-bit floats; one factor for each group of layers, one radius more;
  *     sketch: 0 to 1024 bytes
  *

@@ -254,7 +254,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	        .n_groups = GROUPS,
 	        .seed = take(&in),
 	        .offer_ms = 3000,
-	        .hold_ms = 4000,
+	        .hold_ms = EXCHANGE_HOLD_MS,
 	        .settle_ms = 15000};
 	l.x = malloc(exchange_size());
 	demand(l.x != NULL);

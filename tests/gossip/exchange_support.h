@@ -45,7 +45,7 @@ static inline void begin(struct fixture *f)
 	        .n_groups = GROUPS,
 	        .seed = 1,
 	        .offer_ms = 3000,
-	        .hold_ms = 4000,
+	        .hold_ms = EXCHANGE_HOLD_MS,
 	        .settle_ms = 15000};
 	memset(f, 0, sizeof *f);
 	f->x = malloc(exchange_size());
