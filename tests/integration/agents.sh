@@ -98,7 +98,7 @@ same_key() {
 	check "two agents with one key" start k0 --seed "127.0.0.1:${port[k2]}"
 	check "start" start k1 --seed "127.0.0.1:${port[k2]}"
 	# The news of a raised generation may have to wait for a whole-state exchange, and twice.
-	check "both are told that it was copied, and what to do" patient 120 await_log \
+	check "both are told that it was copied, and what to do" await_log \
 		'"msg":"same-key .* identity was copied, .* remove identity.key' k0 k1
 	crash k1
 	check "when one is gone the other is alive" await k2 -- "${id[k0]}:state=alive"
@@ -182,7 +182,7 @@ lists() {
 	check "one of them leaves" ended b2
 	: >"$dir/block"
 	signal HUP b0
-	check "taken off the list the other comes back" patient 120 await b0 -- \
+	check "taken off the list the other comes back" await b0 -- \
 		"${id[b1]}:state=alive" "${id[b1]}:connected=true"
 	echo "${id[b1]}" >"$dir/allow"
 	check "an agent with an allow-list" start b3 --allow "$dir/allow" \
@@ -194,7 +194,6 @@ lists() {
 	check "all leave" all_leave
 }
 
-patient() { patience=$1 "${@:2}"; }
 start_stranger() { key=$dir/other.key start "$@"; }
 none_said() { # none_said PATTERN NAME...
 	local name bad=0

@@ -6,7 +6,7 @@ set -u
 dunlin=$(realpath "${DUNLIN:-./dunlin}") || exit 99
 srcdir=$(realpath "${srcdir:-.}") || exit 99
 dir=$(mktemp -d "${TMPDIR:-/tmp}/dunlin.XXXXXX") || exit 99
-demo='' n=0 patience=${PATIENCE:-120}
+demo='' n=0 patience=${PATIENCE:-300}
 # shellcheck disable=SC2317 # called by the trap
 clean_up() {
 	[ -z "$demo" ] || { kill -TERM "$demo" && wait "$demo"; } 2>/dev/null

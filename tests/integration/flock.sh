@@ -9,7 +9,6 @@
 
 together() {
 	local all=(t0 t1 t2 t3) name
-	patience=150
 	settings t 400
 	enter t t0
 	check "an agent trains" ready t0 || return

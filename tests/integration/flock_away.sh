@@ -4,14 +4,13 @@
 # finished and stay, or when all of them are gone; and one that was never in doubt.
 # shellcheck source-path=SCRIPTDIR source=flock_lib.sh
 . "${srcdir:-.}/tests/integration/flock_lib.sh"
-patience=${PATIENCE:-150}
 
 # away PREFIX STAY NAME...: agents of a run exchange, and somebody who does not train knows them.
 # The first one stops early and is noticed to be missing; the others go on to the end of the run,
 # and stay for so long.
 away() {
 	local p=$1 name
-	settings "$p" 400
+	settings "$p" 120
 	train='' begin "${p}w" --listen 127.0.0.1:0
 	check "a witness" ready "${p}w" || return
 	for name in "${@:3}"; do
@@ -59,7 +58,7 @@ gone() {
 
 # Its partner leaves while they are in touch: what is left is for it to train.
 left() {
-	settings l 200
+	settings l 80
 	enter l l0
 	check "an agent" ready l0 || return
 	enter l l1 --seed "$(seed_of l0)"

@@ -92,8 +92,7 @@ lies() {
 
 apart() {
 	local all=(a0 a1 b0 b1) name
-	patience=150
-	settings a 1500
+	settings a 700
 	enter a a0
 	enter a b0
 	check "two flocks" ready a0 b0 || return

@@ -17,7 +17,6 @@ own_samples() { sed -nE 's/^trained ([0-9]+) samples of the run.*/\1/p' "$dir/$1
 
 slower() {
 	local all=(s0 s1 s2) name
-	patience=150
 	settings s 400
 	enter s s0
 	check "an agent" ready s0 || return
@@ -44,7 +43,6 @@ unequal() {
 # By Dirichlet shares: each has little of some of the labels.
 other_data() {
 	local all=(d0 d1 d2) name k=0 skewed=(--partition label --parts 3 --alpha 0.3)
-	patience=150
 	settings d 60 200
 	enter d d0 "${skewed[@]}" --part 0
 	check "an agent with data of its own" ready d0 || return

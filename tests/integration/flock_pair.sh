@@ -28,7 +28,6 @@ pair() {
 # To the end of a run, with its merge rounds.
 short() {
 	local name
-	patience=150
 	settings s 200
 	enter s s0
 	check "an agent with an end" ready s0 || return

@@ -32,7 +32,7 @@ get_quarantined() {
 	echo "$said"
 	[[ $said =~ $2 ]]
 }
-epochs=800 patience=150
+epochs=800
 grep -q __asan_init "$dunlin" && epochs=250 # its steps take their time
 not_finite() {
 	poison pn nan 'sent numbers that are not finite'

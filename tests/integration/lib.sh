@@ -15,7 +15,7 @@ set -u
 dunlin=$(realpath "${DUNLIN:-./dunlin}") || exit 99
 ctl=$(realpath "${builddir:-.}/tests/integration/ctl") || exit 99
 for name in ${!DUNLIN_*}; do unset "$name"; done
-patience=${PATIENCE:-60} # seconds until an event is given up
+patience=${PATIENCE:-300} # seconds until an event is given up: a busy machine needs many
 dir=$(mktemp -d "${TMPDIR:-/tmp}/dunlin.XXXXXX") || exit 99
 mkdir "$dir/running" # files named by process ids that are ours to end
 
