@@ -8,7 +8,7 @@
 
 #define GOSSIP_MEMBERS 4096         /* known peers, the dead and departed included */
 #define GOSSIP_MEMBERS_MAX 65536    /* what a configuration may ask for */
-#define GOSSIP_RETIRED_PER_MEMBER 4 /* forgotten agents whose samples still count, per member */
+#define GOSSIP_RETIRED_PER_MEMBER 4 /* slots for forgotten agents whose counts are remembered */
 
 #define GOSSIP_DATAGRAM_BYTES 1200 /* of payload, sealing included */
 #define GOSSIP_UPDATES_MAX 8       /* on one message */
@@ -25,17 +25,13 @@
 #define GOSSIP_SYNCS 32       /* whole states that we are sending at one time */
 #define GOSSIP_REMEMBERED 256 /* addresses of earlier runs that are still to be tried */
 #define GOSSIP_ACCUSERS 8     /* distinct ones that a suspicion keeps */
+#define GOSSIP_REFUTED 8      /* accusers that a member has refuted lately */
 #define GOSSIP_HEALTH_MAX 7
-#define GOSSIP_SAMPLES_MAX                                                               \
-	(1ull << 44)            /* that one agent may claim: the sum of all fits 64 bits \
-	                         */
-#define GOSSIP_TRANSMITS_MAX 32 /* of one update, whatever the flock's size */
+#define GOSSIP_SAMPLES_MAX (1ull << 44) /* that one agent may claim */
+#define GOSSIP_TRANSMITS_MAX 32         /* of one update, whatever the flock's size */
 
 _Static_assert(GOSSIP_SENDS_MAX >= 8 + 1 + MEMBER_ADDRS_MAX,
         "a probe's helpers, its stream ping and a ping to each address go out in one step");
-_Static_assert(GOSSIP_MEMBERS_MAX *(1ull + 2 * GOSSIP_RETIRED_PER_MEMBER) <
-                       UINT64_MAX / GOSSIP_SAMPLES_MAX,
-        "the clock of all that can be remembered");
 _Static_assert(GOSSIP_MEMBERS <= GOSSIP_MEMBERS_MAX, "the default must be allowed");
 
 #endif

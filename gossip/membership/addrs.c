@@ -71,6 +71,11 @@ bool gossip__is_at(const struct member_record *r, const struct peer_addr *a)
 	return place_of(r, a) >= 0;
 }
 
+bool gossip__proven_at(const struct member *m, const struct peer_addr *a)
+{
+	return m->proven && peer_addr_equal(&m->record.addrs.at[m->in_use], a);
+}
+
 void gossip__replace_record(struct member *m, const struct member_record *r)
 {
 	int now = m->record.addrs.n ? place_of(r, &m->record.addrs.at[m->in_use]) : -1;

@@ -63,7 +63,7 @@ static size_t lay_out(struct gossip *g, char *base, uint32_t max)
 {
 	size_t at = 0;
 	uint32_t table = power_of_two(2 * max),
-	         retired = power_of_two(GOSSIP_RETIRED_PER_MEMBER * max);
+	         retired = power_of_two(GOSSIP_RETIRED_PER_MEMBER / 2 * max);
 #define PART(field, count)                                                   \
 	do {                                                                 \
 		if (base)                                                    \
@@ -75,7 +75,8 @@ static size_t lay_out(struct gossip *g, char *base, uint32_t max)
 	PART(sketches, max + 1);
 	PART(table, table);
 	PART(order, max);
-	PART(retired, retired);
+	PART(retired[0], retired);
+	PART(retired[1], retired);
 #undef PART
 	if (base) {
 		g->members_max = max;
@@ -128,7 +129,7 @@ int gossip_init(struct gossip **out, void *memory, size_t size, const struct gos
 	        .protocol_max = c->protocol_max};
 	g->status_pending = true;
 	gossip__publish(g);
-	gossip__retire(g, &c->departed);
+	gossip__depart(g, &c->departed);
 	*out = g;
 	return 0;
 }
@@ -458,6 +459,9 @@ static void handle(struct gossip *g, const struct gossip_event *e)
 		break;
 	case EVENT_REMEMBER:
 		gossip__remember(g, &e->remember);
+		break;
+	case EVENT_FORBIDDEN:
+		gossip__forbid(g, &e->peer.id);
 		break;
 	case EVENT_LEAVE:
 		leave(g);

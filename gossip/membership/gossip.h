@@ -132,6 +132,8 @@ enum gossip_event_kind {
 	EVENT_ADDRESS,   /* our own addresses or dialability changed */
 	EVENT_REMEMBER,  /* an address kept from an earlier run, to be tried */
 	EVENT_SAMPLES,   /* a peer of our model told us its count itself, outside of its record */
+	EVENT_FORBIDDEN, /* our lists no longer permit a peer; nothing it says may come in again
+	                    until they do */
 	EVENT_LEAVE,     /* say goodbye; sends go out at once, then stop calling */
 };
 

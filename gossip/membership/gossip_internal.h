@@ -20,6 +20,12 @@
 /* News about a change goes first; a fresher status only fills what room is left. */
 enum news { NEWS_CHANGE, NEWS_STATUS, NEWS_CLASSES, NEWS_NONE = NEWS_CLASSES };
 
+/* An accuser whom the accused has shown to be wrong. */
+struct refuted {
+	uint64_t key; /* its id's first bytes; 0: none */
+	uint64_t at;
+};
+
 struct member {
 	struct member_record record;
 	uint8_t record_signature[64];
@@ -33,8 +39,11 @@ struct member {
 	uint64_t told_at; /* when it was last told that it lost its generation */
 
 	uint64_t suspect_since, suspect_until;
+	bool said_dead; /* another holds this suspect dead */
 	uint32_t n_accusers;
 	struct peer_id accuser[GOSSIP_ACCUSERS];
+	struct refuted refuted[GOSSIP_REFUTED];
+	uint8_t next_refuted; /* modulo the table's size: the oldest one gives way */
 
 	uint8_t news;     /* enum news: the class in which it is queued */
 	bool record_news; /* of an accused: its record is news too, beside the accusation */
@@ -45,6 +54,7 @@ struct member {
 	bool proven;    /* that one has answered us since it last failed */
 	uint8_t misses; /* probes in a row that only others' help brought home */
 	bool unreachable;
+	bool forbidden; /* by our lists: as if it were not there */
 	bool connected;
 	bool met;       /* it was connected with us since it last had to refute */
 	uint64_t heard; /* when a later record of it came */
@@ -111,8 +121,11 @@ struct gossip {
 	uint32_t *order; /* of probing, reshuffled when it is through */
 	uint32_t n_order, order_next;
 	uint32_t n_state[4];
-	struct retired *retired; /* open addressing */
-	uint32_t retired_mask, n_retired;
+	/* Two tables, open addressing: the younger one is filled; when it is full the older one is
+	 * forgotten and takes its part. */
+	struct retired *retired[2];
+	uint32_t retired_mask, n_retired; /* n: in retired[0], the younger */
+	bool folded;                      /* some were forgotten: of them only the clock knows */
 	uint64_t clock;
 
 	uint32_t queue_head[NEWS_CLASSES][GOSSIP_TRANSMITS_MAX];
@@ -167,7 +180,8 @@ uint32_t gossip__pick(struct gossip *g, bool (*fit)(const struct gossip *, const
 uint32_t gossip__find(const struct gossip *g, const struct peer_id *id);
 void gossip__count_samples(struct gossip *g, struct member *m, uint64_t samples);
 /* One that was never a member of this process's flock, before the first event. */
-void gossip__retire(struct gossip *g, const struct gossip_departed *d);
+void gossip__depart(struct gossip *g, const struct gossip_departed *d);
+void gossip__forbid(struct gossip *g, const struct peer_id *id);
 void gossip__record(struct gossip *g, const struct gossip_update *u, const struct peer_id *from,
         const struct peer_addr *address, uint8_t channel, bool whole_state);
 void gossip__accuse(struct gossip *g, const struct gossip_update *u, bool whole_state);
@@ -183,6 +197,7 @@ struct peer_addrs gossip__usable(const struct member_record *r, uint8_t first);
 struct peer_addrs gossip__addrs(const struct member *m);
 void gossip__send_member(struct gossip_send *s, const struct member *m);
 bool gossip__is_at(const struct member_record *r, const struct peer_addr *a);
+bool gossip__proven_at(const struct member *m, const struct peer_addr *a);
 /* A new record takes the place of the old one: the address in use stays if it is still there. */
 void gossip__replace_record(struct member *m, const struct member_record *r);
 void gossip__answered(struct member *m, const struct peer_addr *a); /* there: it is in use now */

@@ -7,12 +7,16 @@
  *         ▼                                               │
  *     ┌───────┐  accused of this incarnation  ┌─────────┐ │  time is up, or
  *     │ ALIVE │ ────────────────────────────► │ SUSPECT │ ┼──────────────────► ┌──────┐
- *     └───────┘                               └─────────┘ │  said to be dead   │ DEAD │
+ *     └───────┘                               └─────────┘ │  never seen alive  │ DEAD │
  *         │ its own last word                             └─────────────────── └──────┘
  *         ▼
  *     ┌──────┐
  *     │ LEFT │   a higher generation (a new process) begins anew from any state
  *     └──────┘
+ *
+ * Nobody is dead on another's word: who is said to be dead is suspect, for the shortest time, and
+ * can say no. Whoever was refuted lately is not heard about that member for a while, so that one
+ * accuser cannot keep it suspect.
  *
  * Records are ordered by (generation, incarnation, version), and only news that is later counts. A
  * member is never removed; when the table is full the one longest dead or gone gives its place to a
@@ -24,6 +28,7 @@
 #include <string.h>
 
 #define TELL_INTERVAL 1000   /* ms between two hints to a peer that lost its generation */
+#define REFUTED_MS 60000     /* so long an accuser is not heard about one who refuted it */
 #define RAISE_INTERVAL 10000 /* ms between two raises of ours once another process has our key */
 
 bool peer_id_equal(const struct peer_id *a, const struct peer_id *b)
@@ -78,34 +83,63 @@ static void table_remove(struct gossip *g, uint32_t i)
 
 /* ---- the run's clock */
 
-static struct retired *retired_slot(struct gossip *g, const struct peer_id *id)
+/* Where an id is in a table of the forgotten, or would be. Half of a table is always free. */
+static struct retired *retired_slot(const struct gossip *g, int table, const struct peer_id *id)
 {
 	uint64_t key = id_key(id) | 1; /* 0 means free */
 	uint32_t at = (uint32_t)rng_mix(key, g->config.seed, 2) & g->retired_mask;
-	for (uint32_t n = 0; n <= g->retired_mask; n++, at = (at + 1) & g->retired_mask)
-		if (g->retired[at].key == 0 || g->retired[at].key == key)
-			return &g->retired[at];
+	while (g->retired[table][at].key != 0 && g->retired[table][at].key != key)
+		at = (at + 1) & g->retired_mask;
+	return &g->retired[table][at];
+}
+
+static const struct retired *find_retired(const struct gossip *g, const struct peer_id *id)
+{
+	for (int t = 0; t < 2; t++) {
+		const struct retired *r = retired_slot(g, t, id);
+		if (r->key != 0)
+			return r;
+	}
 	return NULL;
+}
+
+/* Those forgotten longest ago lose their names; the clock keeps what they have trained. */
+static void retire(struct gossip *g, const struct peer_id *id, uint64_t samples)
+{
+	struct retired *r = retired_slot(g, 0, id);
+	if (r->key == 0 && g->n_retired > g->retired_mask / 2) {
+		struct retired *oldest = g->retired[1];
+		for (uint32_t i = 0; i <= g->retired_mask; i++)
+			g->folded |= oldest[i].key != 0;
+		g->retired[1] = g->retired[0];
+		g->retired[0] = memset(oldest, 0, (g->retired_mask + 1ull) * sizeof *oldest);
+		g->n_retired = 0;
+		r = retired_slot(g, 0, id);
+	}
+	g->n_retired += r->key == 0;
+	*r = (struct retired){id_key(id) | 1, samples};
+}
+
+static void add_to_clock(struct gossip *g, uint64_t samples)
+{
+	g->clock = samples > UINT64_MAX - g->clock ? UINT64_MAX : g->clock + samples;
 }
 
 void gossip__count_samples(struct gossip *g, struct member *m, uint64_t samples)
 {
 	if (samples <= m->samples)
 		return;
-	g->clock += samples - m->samples; /* cannot overflow: see GOSSIP_SAMPLES_MAX */
+	add_to_clock(g, samples - m->samples);
 	m->samples = samples;
 }
 
-void gossip__retire(struct gossip *g, const struct gossip_departed *d)
+void gossip__depart(struct gossip *g, const struct gossip_departed *d)
 {
 	if (d->samples == 0 || d->samples > GOSSIP_SAMPLES_MAX ||
 	        peer_id_equal(&d->id, &g->config.self))
 		return;
-	struct retired *r = retired_slot(g, &d->id);
-	r->key = id_key(&d->id) | 1;
-	r->samples = d->samples;
-	g->n_retired++;
-	g->clock += d->samples;
+	retire(g, &d->id, d->samples);
+	add_to_clock(g, d->samples);
 }
 
 /* ---- states */
@@ -130,52 +164,54 @@ static uint32_t oldest_absent(const struct gossip *g)
 	return best;
 }
 
-/* Its samples go on counting; without room for them it stays. */
-static bool evict(struct gossip *g, uint32_t i)
+/* Its samples go on counting. */
+static void evict(struct gossip *g, uint32_t i)
 {
 	struct member *m = &g->members[i];
-	struct retired *r = retired_slot(g, &m->record.id);
-	if (m->samples > 0 && (!r || (r->key == 0 && g->n_retired > g->retired_mask / 2)))
-		return false;
-	if (m->samples > 0) {
-		g->n_retired += r->key == 0;
-		r->key = id_key(&m->record.id) | 1;
-		r->samples = m->samples;
-	}
+	if (m->samples > 0)
+		retire(g, &m->record.id, m->samples);
 	gossip__unqueue(g, i);
 	table_remove(g, i);
 	g->n_state[m->state]--;
 	g->counters.evicted++;
-	return true;
+}
+
+/* What was counted already of one that we did not know. An id whose name is lost cannot be told
+ * from a newcomer: from the time on that names are lost, what either brings is counted already. */
+static uint64_t counted_before(const struct gossip *g, const struct member_record *r)
+{
+	const struct retired *known = find_retired(g, &r->id);
+	if (known)
+		return known->samples;
+	return g->folded && r->status.model == g->status.model ? r->status.samples : 0;
 }
 
 /* A slot for a newcomer, or NONE. Nobody is forgotten for one known by hearsay alone, or the
  * forgotten dead would come back from peers' whole states for ever, each at the cost of another. */
-static uint32_t add_member(struct gossip *g, const struct peer_id *id, bool hearsay)
+static uint32_t add_member(struct gossip *g, const struct member_record *r, bool hearsay)
 {
 	uint32_t i = g->n_members;
 	if (i == g->members_max && hearsay)
 		return NONE;
 	if (i == g->members_max) {
 		i = oldest_absent(g);
-		if (i == NONE || !evict(g, i)) {
+		if (i == NONE) {
 			g->counters.refused++;
-			gossip__notice(g, NOTICE_REFUSED, id, 0);
+			gossip__notice(g, NOTICE_REFUSED, &r->id, 0);
 			return NONE;
 		}
+		evict(g, i);
 	} else {
 		g->n_members++;
 	}
 	struct member *m = &g->members[i];
-	struct retired *r = retired_slot(g, id);
 	memset(m, 0, sizeof *m);
 	g->sketches[i].length = 0;
-	m->record.id = *id;
+	m->record.id = r->id;
 	m->news = NEWS_NONE;
 	m->since = g->now;
 	m->state = MEMBER_ALIVE;
-	if (r && r->key != 0)
-		m->samples = r->samples; /* it comes back: counted already */
+	m->samples = counted_before(g, r);
 	g->n_state[MEMBER_ALIVE]++;
 	table_add(g, i);
 	gossip__probe_add(g, i);
@@ -183,6 +219,16 @@ static uint32_t add_member(struct gossip *g, const struct peer_id *id, bool hear
 }
 
 /* ---- records */
+
+/* The accused has said no: for a while these are not heard about it. We trust our own probes. */
+static void refute_accusers(struct gossip *g, struct member *m)
+{
+	for (uint32_t i = 0; i < m->n_accusers; i++)
+		if (!peer_id_equal(&m->accuser[i], &g->config.self))
+			m->refuted[m->next_refuted++ % GOSSIP_REFUTED] =
+			        (struct refuted){id_key(&m->accuser[i]), g->now};
+	m->n_accusers = 0;
+}
 
 static int compare_records(const struct member_record *a, const struct member_record *b)
 {
@@ -289,7 +335,7 @@ void gossip__record(struct gossip *g, const struct gossip_update *u, const struc
 	uint32_t i = gossip__find(g, &r->id);
 	bool fresh = i == NONE;
 	bool hearsay = whole_state && !peer_id_equal(from, &r->id);
-	if (fresh && (i = add_member(g, &r->id, hearsay)) == NONE)
+	if (fresh && (i = add_member(g, r, hearsay)) == NONE)
 		return;
 	struct member *m = &g->members[i];
 	if (!fresh && is_lost(m, r)) {
@@ -301,15 +347,16 @@ void gossip__record(struct gossip *g, const struct gossip_update *u, const struc
 		return;
 	}
 	bool was_present = !fresh && gossip__present(m);
-	bool anew = fresh || r->generation > m->record.generation ||
+	bool anew = fresh || m->forbidden || r->generation > m->record.generation ||
 	            r->incarnation > m->record.incarnation;
 	bool moved = fresh || contact_changed(r, &m->record);
+	m->forbidden = false;
 	if (anew && m->state != MEMBER_ALIVE)
 		set_state(g, i, MEMBER_ALIVE);
 	if (anew) {
 		if (m->n_accusers > 0 && !m->connected)
 			m->met = false; /* others keep watch over it */
-		m->n_accusers = 0;
+		refute_accusers(g, m);
 		m->hearsay = hearsay && (fresh || m->hearsay);
 	}
 	gossip__replace_record(m, r);
@@ -328,6 +375,24 @@ void gossip__record(struct gossip *g, const struct gossip_update *u, const struc
 		gossip__notice(g, NOTICE_UPDATED, &r->id, 0);
 	gossip__queue(g, i, anew || moved || r->left ? NEWS_CHANGE : NEWS_STATUS);
 	m->record_news = m->state == MEMBER_SUSPECT || m->state == MEMBER_DEAD;
+}
+
+/* Its samples stay in the clock, which never falls, and grow no more. */
+void gossip__forbid(struct gossip *g, const struct peer_id *id)
+{
+	uint32_t i = gossip__find(g, id);
+	if (i == NONE || g->members[i].forbidden)
+		return;
+	struct member *m = &g->members[i];
+	gossip__unqueue(g, i);
+	g->sketches[i].length = 0;
+	m->forbidden = true;
+	m->n_accusers = 0;
+	m->unreachable = false;
+	if (m->state == MEMBER_DEAD)
+		return;
+	set_state(g, i, MEMBER_DEAD);
+	gossip__notice(g, NOTICE_FAILED, id, 0);
 }
 
 /* ---- accusations */
@@ -352,6 +417,14 @@ static uint64_t suspicion_ms(const struct gossip *g, uint32_t accusers)
 		return (uint64_t)least;
 	double t = most - log((double)more + 1) / log((double)k + 1) * (most - least);
 	return (uint64_t)(t > least ? t : least);
+}
+
+static bool was_refuted(const struct gossip *g, const struct member *m, const struct peer_id *by)
+{
+	for (int k = 0; k < GOSSIP_REFUTED; k++)
+		if (m->refuted[k].key == id_key(by) && g->now - m->refuted[k].at < REFUTED_MS)
+			return true;
+	return false;
 }
 
 static bool is_accuser(const struct member *m, const struct peer_id *id)
@@ -382,8 +455,11 @@ bool gossip__wants_accusation(const struct gossip *g, const struct accusation *a
 	 * would put one out of reach of its owner. What is ahead of us comes again. */
 	if (a->generation != m->record.generation || a->incarnation != m->record.incarnation)
 		return false;
+	if (was_refuted(g, m, &a->by))
+		return false;
 	if (m->state == MEMBER_SUSPECT)
-		return a->dead || (m->n_accusers <= accusers_wanted(g) && !is_accuser(m, &a->by));
+		return (a->dead && !m->said_dead) ||
+		       (m->n_accusers <= accusers_wanted(g) && !is_accuser(m, &a->by));
 	if (m->state == MEMBER_DEAD)
 		return !a->dead && g->now - m->told_at >= TELL_INTERVAL; /* to say what we know */
 	return m->state == MEMBER_ALIVE;
@@ -405,12 +481,15 @@ static void suspect(
 	if (m->state == MEMBER_ALIVE) {
 		set_state(g, i, MEMBER_SUSPECT);
 		m->suspect_since = g->now;
+		m->said_dead = false;
 		m->n_accusers = 0;
 		gossip__notice(g, NOTICE_SUSPECT, &m->record.id, 0);
 	}
 	if (m->n_accusers < GOSSIP_ACCUSERS && !is_accuser(m, &a->by))
 		m->accuser[m->n_accusers++] = a->by;
-	m->suspect_until = m->suspect_since + suspicion_ms(g, m->n_accusers);
+	m->said_dead |= a->dead;
+	m->suspect_until =
+	        m->suspect_since + suspicion_ms(g, m->said_dead ? GOSSIP_ACCUSERS : m->n_accusers);
 	if (m->suspect_until < g->suspects_at)
 		g->suspects_at = m->suspect_until;
 	keep_accusation(m, a, signature);
@@ -468,12 +547,9 @@ void gossip__accuse(struct gossip *g, const struct gossip_update *u, bool whole_
 		tell_dead(g, i, gossip__find(g, &a.by));
 		return;
 	}
-	/* A whole state may be old, or come from the other side of a healed split: who is dead
-	 * there is suspect here, on our own word, and gets its chance to say no, unless we never
-	 * saw it alive. */
-	if (a.dead && whole_state && !g->members[i].hearsay)
-		gossip__suspect(g, i);
-	else if (a.dead)
+	/* Whoever is dead elsewhere may be alive here, and gets its chance to say no, unless we
+	 * never saw it alive: a newcomer takes the tombstones of others as they are. */
+	if (a.dead && whole_state && g->members[i].hearsay)
 		declare_dead(g, i, &a, u->signature);
 	else
 		suspect(g, i, &a, u->signature);

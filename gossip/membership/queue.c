@@ -179,7 +179,7 @@ full:
  * what is said of it. */
 static bool hears(const struct gossip *g, const struct member *m)
 {
-	if (m->state == MEMBER_LEFT || (!m->record.dialable && !m->connected))
+	if (m->state == MEMBER_LEFT || m->forbidden || (!m->record.dialable && !m->connected))
 		return false;
 	if (m->state == MEMBER_DEAD)
 		return g->now - m->since < g->config.profile.sync_interval;

@@ -74,8 +74,8 @@ bool gossip__sync_busy(const struct gossip *g)
 static bool in_phase(const struct gossip *g, uint32_t i, uint8_t phase)
 {
 	const struct member *m = &g->members[i];
-	if (phase == SYNC_RECORDS)
-		return true;
+	if (m->forbidden || phase == SYNC_RECORDS)
+		return !m->forbidden;
 	if (phase == SYNC_ACCUSATIONS)
 		return m->state == MEMBER_SUSPECT || m->state == MEMBER_DEAD;
 	return g->sketches[i].length > 0 && gossip__present(m);
@@ -194,12 +194,13 @@ static bool is_cut_off(const struct gossip *g, const struct member *m)
 	return gossip__present(m) && m->unreachable;
 }
 
+/* Only an address that is proven counts: anybody can write another's into its record. */
 static bool known_alive(const struct gossip *g, const struct peer_addr *a)
 {
 	if (gossip__is_at(&g->members[g->members_max].record, a))
 		return true;
 	for (uint32_t i = 0; i < g->n_members; i++)
-		if (gossip__present(&g->members[i]) && gossip__is_at(&g->members[i].record, a))
+		if (gossip__present(&g->members[i]) && gossip__proven_at(&g->members[i], a))
 			return true;
 	return false;
 }

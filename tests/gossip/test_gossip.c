@@ -204,6 +204,16 @@ static void the_clock_is_the_runs(void **s)
 	end(&f);
 }
 
+/* Somebody holds it dead, and it does not say no. */
+static void kill_member(struct fixture *f, unsigned n, uint64_t incarnation)
+{
+	assert_true(gossip(f, accuse(1, n, incarnation, true)));
+	assert_int_equal(state(f, n), MEMBER_SUSPECT);
+	for (int i = 0; i < 20 && state(f, n) == MEMBER_SUSPECT; i++)
+		wait_ms(f, 1000, NOTICE_FAILED);
+	assert_int_equal(state(f, n), MEMBER_DEAD);
+}
+
 static void the_dead_stay_dead(void **s)
 {
 	(void)s;
@@ -211,8 +221,7 @@ static void the_dead_stay_dead(void **s)
 	begin(&f, 8);
 	gossip(&f, record(1, 1));
 	gossip(&f, record(2, 5));
-	assert_true(gossip(&f, accuse(1, 2, 5, true)));
-	assert_int_equal(state(&f, 2), MEMBER_DEAD);
+	kill_member(&f, 2, 5);
 	assert_false(gossip(&f, record(2, 5)));
 	struct gossip_update u = record(2, 5); /* its last count may still arrive */
 	u.record.version = 9;
@@ -302,6 +311,54 @@ static void suspicion_shrinks_with_accusers(void **s)
 	}
 }
 
+/* Nobody is dead on another's word; who was refuted is not heard about that member for a while. */
+static void one_accuser_decides_nothing(void **s)
+{
+	(void)s;
+	struct fixture f;
+	begin(&f, 16);
+	for (unsigned i = 1; i <= 7; i++)
+		gossip(&f, record(i, 1));
+	assert_true(gossip(&f, accuse(1, 7, 1, true)));
+	assert_int_equal(state(&f, 7), MEMBER_SUSPECT);
+	assert_true(gossip(&f, accuse(2, 7, 1, true)));
+	assert_int_equal(state(&f, 7), MEMBER_SUSPECT);
+	assert_true(gossip(&f, record(7, 2)));
+	assert_int_equal(state(&f, 7), MEMBER_ALIVE);
+	assert_false(gossip(&f, accuse(1, 7, 2, true)));
+	assert_false(gossip(&f, accuse(1, 7, 2, false)));
+	assert_int_equal(state(&f, 7), MEMBER_ALIVE);
+	/* about others it is, and others are about this one */
+	assert_true(gossip(&f, accuse(1, 6, 1, false)));
+	assert_true(gossip(&f, accuse(5, 7, 2, false)));
+	assert_true(gossip(&f, record(7, 3)));
+	/* and in the end it is heard again */
+	for (int i = 0; i < 61; i++) {
+		wait_ms(&f, 1000, NOTICE_FAILED);
+		for (unsigned k = 1; k <= 7; k++)
+			gossip(&f, record(k, 4u + (unsigned)i));
+	}
+	assert_true(gossip(&f, accuse(1, 7, 64, false)));
+	end(&f);
+}
+
+/* Eight alive: another's "dead" leaves the accused the shortest time, not none. */
+static void being_called_dead_shortens_a_suspicion(void **s)
+{
+	(void)s;
+	struct fixture f;
+	begin(&f, 16);
+	for (unsigned i = 1; i <= 7; i++)
+		gossip(&f, record(i, 1));
+	uint64_t from = f.now;
+	assert_true(gossip(&f, accuse(1, 7, 1, true)));
+	assert_false(gossip(&f, accuse(1, 7, 1, true)));
+	while (state(&f, 7) == MEMBER_SUSPECT && f.now < from + 60000)
+		wait_ms(&f, 100, NOTICE_FAILED);
+	assert_true(f.now - from >= 3500 && f.now - from <= 4500);
+	end(&f);
+}
+
 static void whole_states_accuse_softly(void **s)
 {
 	(void)s;
@@ -309,7 +366,7 @@ static void whole_states_accuse_softly(void **s)
 	begin(&f, 8);
 	gossip(&f, record(1, 1));
 	gossip(&f, record(2, 1));
-	/* alive to us: suspect, on our own word */
+	/* alive to us: suspect */
 	assert_true(hear(&f, 1, MESSAGE_SYNC, accuse(1, 2, 1, true)));
 	assert_int_equal(state(&f, 2), MEMBER_SUSPECT);
 	/* never seen alive: dead at once */
@@ -382,9 +439,9 @@ static void over_the_bound_the_oldest_dead_go(void **s)
 	assert_int_equal(state(&f, 4), -1);
 	assert_int_equal(gossip_counters(f.g).refused, 1);
 	assert_int_equal(gossip_clock(f.g), 300);
-	gossip(&f, accuse(1, 3, 1, true));
-	f.now += 10;
-	gossip(&f, accuse(1, 2, 1, true));
+	kill_member(&f, 3, 1);
+	kill_member(&f, 2, 1);
+	gossip(&f, record(1, 2)); /* it did not answer either */
 	assert_true(gossip(&f, record(4, 1)));
 	assert_int_equal(state(&f, 3), -1);
 	assert_int_equal(state(&f, 2), MEMBER_DEAD);
@@ -398,6 +455,77 @@ static void over_the_bound_the_oldest_dead_go(void **s)
 	assert_int_equal(state(&f, 3), MEMBER_ALIVE);
 	assert_int_equal(gossip_clock(f.g), 430);
 	assert_int_equal(gossip_count(f.g), 3);
+	end(&f);
+}
+
+/* More come and go than can be remembered. None is refused, and the clock never falls; from the
+ * time on that names are lost, an unknown one's first claim is what it begins with. */
+static void the_longest_gone_lose_their_names(void **s)
+{
+	(void)s;
+	struct fixture f;
+	begin(&f, 3);
+	uint64_t clock = 0;
+	for (unsigned i = 1; i <= 60; i++) {
+		struct gossip_update u = record(i, 1);
+		u.record.left = true;
+		assert_true(gossip(&f, u));
+		assert_int_equal(state(&f, i), MEMBER_LEFT);
+		assert_true(gossip_clock(f.g) >= clock);
+		clock = gossip_clock(f.g);
+	}
+	assert_int_equal(gossip_counters(f.g).refused, 0);
+	assert_int_equal(gossip_counters(f.g).evicted, 57);
+	struct gossip_update u = record(58, 2); /* remembered: only what is new counts */
+	u.record.status.samples = 107;
+	assert_true(gossip(&f, u));
+	assert_int_equal(gossip_clock(f.g), clock + 7);
+	u = record(1, 2); /* forgotten: only what follows */
+	u.record.status.samples = 150;
+	assert_true(gossip(&f, u));
+	assert_int_equal(gossip_clock(f.g), clock + 7);
+	u.record.version = 1;
+	u.record.status.samples = 160;
+	assert_true(gossip(&f, u));
+	assert_int_equal(gossip_clock(f.g), clock + 17);
+	end(&f);
+}
+
+static bool tells_of_2(const struct gossip_send *s)
+{
+	struct peer_id two = id(2);
+	for (int i = 0; i < s->message.n_updates; i++)
+		if (s->message.update[i].kind == UPDATE_RECORD
+		                ? peer_id_equal(&s->message.update[i].record.id, &two)
+		                : peer_id_equal(&s->message.update[i].accusation.about, &two))
+			return true;
+	return false;
+}
+
+/* Whom the lists forbid: gone, and nobody is told of it; its samples stay in the clock. */
+static void the_forbidden_are_not_there(void **s)
+{
+	(void)s;
+	struct fixture f;
+	begin(&f, 8);
+	gossip(&f, record(1, 1));
+	gossip(&f, record(2, 1));
+	f.match = tells_of_2;
+	step(&f, (struct gossip_event){.kind = EVENT_FORBIDDEN, .peer.id = id(2)});
+	assert_int_equal(noticed(&f, NOTICE_FAILED), 1);
+	assert_int_equal(state(&f, 2), MEMBER_DEAD);
+	assert_int_equal(gossip_clock(f.g), 200);
+	f.seen = 0;
+	struct gossip_message ask = {.kind = MESSAGE_SYNC, .want_reply = true};
+	step(&f, (struct gossip_event){.kind = EVENT_RECEIVED,
+	                 .received = {id(1), addr(1), CHANNEL_STREAM, &ask}});
+	wait_ms(&f, 20000, NOTICE_FAILED);
+	assert_int_equal(f.seen, 0);
+	/* permitted again, its next word is enough */
+	struct gossip_update u = record(2, 1);
+	u.record.version = 1;
+	assert_true(gossip(&f, u));
+	assert_int_equal(state(&f, 2), MEMBER_ALIVE);
 	end(&f);
 }
 
@@ -566,6 +694,10 @@ int main(void)
 	        cmocka_unit_test(accused_we_say_no),
 	        cmocka_unit_test(the_clock_is_the_runs),
 	        cmocka_unit_test(the_dead_stay_dead),
+	        cmocka_unit_test(one_accuser_decides_nothing),
+	        cmocka_unit_test(being_called_dead_shortens_a_suspicion),
+	        cmocka_unit_test(the_longest_gone_lose_their_names),
+	        cmocka_unit_test(the_forbidden_are_not_there),
 	        cmocka_unit_test(a_new_process_begins_anew),
 	        cmocka_unit_test(accusers_must_be_known_and_others),
 	        cmocka_unit_test(suspicion_shrinks_with_accusers),

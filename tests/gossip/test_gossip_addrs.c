@@ -191,6 +191,34 @@ static void a_new_record_keeps_what_works(void **state)
 	free(f.memory);
 }
 
+static bool dials(const struct fixture *f, const struct peer_addr *a)
+{
+	for (int i = 0; i < f->out.n_sends; i++)
+		if (!f->out.send[i].to_id && peer_addr_equal(&f->out.send[i].addrs.at[0], a))
+			return true;
+	return false;
+}
+
+/* A seed's address in somebody's record does not hide the seed; one that has answered there does:
+ * it is the seed. */
+static void only_a_proven_address_is_known(void **s)
+{
+	(void)s;
+	struct fixture f;
+	struct gossip_event resolved = {
+	        .kind = EVENT_RESOLVED, .resolved = {.n = 1, .address = {four}}};
+	begin(&f, (struct peer_addrs){2, {six, four}}, six);
+	run(&f, 3000); /* it answers, elsewhere */
+	step(&f, resolved);
+	assert_true(dials(&f, &four));
+	free(f.memory);
+	begin(&f, (struct peer_addrs){1, {four}}, four);
+	run(&f, 3000);
+	step(&f, resolved);
+	assert_false(dials(&f, &four));
+	free(f.memory);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -199,6 +227,7 @@ int main(void)
 	        cmocka_unit_test(what_nobody_can_use_is_not_used),
 	        cmocka_unit_test(only_an_answer_proves),
 	        cmocka_unit_test(a_new_record_keeps_what_works),
+	        cmocka_unit_test(only_a_proven_address_is_known),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,6 +63,7 @@ attacks() {
 	hit "a false accusation, properly signed" accuse "${id[b1]}" \
 		"$(get v "${id[b1]}:generation")" "$(get v "${id[b1]}:incarnation")"
 	check "is refuted" await_log '"msg":"refuted' b1
+	check "and nobody is dead for it" not_said v "$(of failed b1)"
 	check "all are alive" await v "${bystanders[@]}" n1 n2 -- peers.alive=6 peers.suspect=0 \
 		peers.dead=0
 	note "loop lag of the victim: $(get v loop.lag_us_p99 loop.lag_us_max | paste -sd/) us" \
