@@ -124,6 +124,9 @@ static void show_status(const cJSON *o)
 	        asked_number(peers, "alive"), asked_number(peers, "suspect"),
 	        asked_number(peers, "dead"), asked_number(peers, "left"),
 	        asked_number(gossip, "probes"), asked_number(gossip, "probes_failed"));
+	if (asked_number(net, "news_forbidden") > 0)
+		printf("lists    leave out peers that others count: their clocks may differ from "
+		       "ours\n");
 	printf("network  %.0f connections, %s sent, %s received, %.0f strangers refused\n",
 	        asked_number(net, "connections"), asked_bytes(asked_number(net, "bytes_sent"), c),
 	        asked_bytes(asked_number(net, "bytes_received"), d),

@@ -212,8 +212,16 @@ int driver__open_transport(struct driver *d, struct err *e)
 
 void driver_recheck(struct driver *d)
 {
-	if (!d->closing)
-		transport_recheck(d->transport);
+	const struct gossip *g = driver_gossip(d);
+	if (d->closing)
+		return;
+	transport_recheck(d->transport);
+	for (uint32_t i = 0; d->c.lists && i < gossip_count(g); i++) {
+		struct member_view v = gossip_member(g, i);
+		if (!lists_permit(d->c.lists, &v.record.id))
+			membership(d, (struct gossip_event){
+			                      .kind = EVENT_FORBIDDEN, .peer.id = v.record.id});
+	}
 }
 
 struct peer_addr driver_address(const struct driver *d)

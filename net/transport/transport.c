@@ -216,12 +216,33 @@ struct conn *transport__bulk_owner(
 
 /* ---- messages */
 
+static bool permits_news(const struct transport *t, const struct gossip_update *u)
+{
+	if (u->kind == UPDATE_RECORD) /* of ourselves: another process may have our key */
+		return transport__permits(t, &u->record.id) ||
+		       peer_id_equal(&u->record.id, &t->config.identity->id);
+	return transport__permits(t, &u->accusation.about) &&
+	       transport__permits(t, &u->accusation.by);
+}
+
+/* What others say of those whom the lists forbid is not heard, and so not passed on. */
 static void on_message(struct transport *t, const struct peer_id *from,
         const struct peer_addr *address, enum gossip_channel channel, struct wire_message *m)
 {
 	const struct transport_callbacks *cb = &t->config.callbacks;
-	if (m->kind < WIRE_HELLO && !t->closing)
-		cb->message_cb(cb->arg, from, address, channel, &m->gossip);
+	struct gossip_message *g = &m->gossip;
+	uint8_t kept = 0;
+	if (m->kind >= WIRE_HELLO || t->closing)
+		return;
+	for (int i = 0; i < g->n_updates; i++)
+		if (permits_news(t, &g->update[i]))
+			g->update[kept++] = g->update[i];
+	t->counters.news_forbidden += g->n_updates - kept;
+	g->n_updates = kept;
+	if (g->kind == MESSAGE_SKETCH && !transport__permits(t, &g->sketch.id))
+		t->counters.news_forbidden++;
+	else
+		cb->message_cb(cb->arg, from, address, channel, g);
 }
 
 static void session_message(struct transport *t, struct conn *c, const struct wire_message *m)

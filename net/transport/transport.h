@@ -84,6 +84,7 @@ struct transport_counters {
 	uint64_t streams_dialled, streams_accepted, handshakes_failed, strangers_refused;
 	uint64_t messages_dropped; /* of ours: a queue was full */
 	uint32_t connections, half_open;
+	uint64_t news_forbidden; /* about peers that the lists forbid */
 };
 
 /* Listens at once. ERR_IO names the address that could not be had. */

@@ -176,6 +176,8 @@ lists() {
 	signal HUP b0
 	check "a list that names a peer cuts its session" await b0 -- "${id[b1]}:connected=false"
 	check "it is told why" await_log 'not on (my|the) list|block' b1
+	check "what another says of it is not heard" await b0 -- net.news_forbidden\>=1 \
+		"${id[b1]}:state=dead"
 	check "others are not touched" await b0 -- "${id[b2]}:state=alive"
 	# With whom a session is made is chance while there is a choice.
 	signal TERM b2
@@ -190,7 +192,10 @@ lists() {
 	check "has a session with who is on it" await b3 -- "${id[b1]}:connected=true"
 	check "one that is not" start b4 --seed "127.0.0.1:${port[b3]}"
 	check "is told so" await_log 'not on my list' b4
-	check "and not heard" not_said b3 "$(of joined b4)"
+	check "another, whom its peer knows" start b5 --seed "127.0.0.1:${port[b1]}"
+	check "its peer does" await b1 -- "${id[b5]}:state=alive"
+	check "is not heard of" await b3 -- net.news_forbidden\>=1
+	check "nor is the first" none_said "$(of joined b4)|$(of joined b5)" b3
 	check "all leave" all_leave
 }
 
