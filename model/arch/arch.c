@@ -6,7 +6,7 @@
  * group at the end. Nothing depends on the batch size or the device.
  *
  * What can fail is the user's list: the message names the layer by number, kind and name, what was
- * wrong, and the way the shapes took to get there. */
+ * wrong, and the shapes that led there. */
 #include "model/arch/arch.h"
 
 #include "agent/base/rng.h"
@@ -140,7 +140,7 @@ int layer_init(struct layer *l, const char *type)
 	return ERR_NOTFOUND;
 }
 
-/* "input 28x28x1 → conv1 26x26x32 → …", the last few steps of the way to node i. */
+/* "input 28x28x1 → conv1 26x26x32 → …": the last few shapes up to node i. */
 static void trail(const struct arch *a, int i, char *out, size_t size)
 {
 	char text[64];
@@ -230,7 +230,7 @@ static void add_param(struct arch *a, int i, const char *suffix, struct shape s,
 	a->nodes[i].param[a->nodes[i].n_param++] = a->n_views++;
 }
 
-/* How often a window of that size fits, or 0. */
+/* How many positions the window has along one axis, or 0. */
 static int64_t windows(int64_t in, int64_t kernel, int64_t stride, int64_t pad)
 {
 	int64_t room = in + 2 * pad - kernel;

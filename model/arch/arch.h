@@ -3,7 +3,7 @@
  * ones that it names. arch_resolve works out every shape and every parameter before anything is
  * allocated, and explains an impossible list layer by layer.
  *
- *     layers (the user's words) ──arch_resolve──► nodes: inputs, shapes   ──► graph.h compiles them
+ *     layers (the user's list) ───arch_resolve──► nodes: inputs, shapes   ──► graph.h compiles them
  *                                             └─► views: the flat parameter vector
  *
  * Conventions that every backend keeps:
@@ -12,7 +12,7 @@
  *   flatten reads an image in PyTorch's order, (C, H, W), so that weights mean the same there.
  *
  * The flat vector, one fp32 array for parameters, and one alike for gradients and for each
- * optimiser state:
+ * optimizer state:
  *
  *     0            n_decay              n_train             n_total
  *     ├─ weights ──┼─ biases, norms ────┼─ running statistics ┤
@@ -65,7 +65,7 @@ struct layer {
 	double p; /* dropout: the share that is dropped */
 };
 
-/* The fields of a kind, for whoever parses, prints or documents a model. */
+/* The fields of a kind, for code that parses, prints or documents a model. */
 enum layer_field_type { FIELD_INT, FIELD_REAL, FIELD_BOOL };
 struct layer_field {
 	const char *key;

@@ -7,8 +7,8 @@
  *     dW: each worker its own, in the library's order ──reorder──► (O, I, kh, kw) ──summed──► grads
  *
  * Everything is created in prepare, buffers for the library's scratch included, so that a step
- * allocates nothing. What can fail there is memory, a shape that the library has no code for, or
- * the library's code itself, where memory cannot be made executable. */
+ * allocates nothing. prepare fails if there is not enough memory, if the library does not support
+ * the shape, or if memory cannot be made executable for the library's generated code. */
 #include "model/cpu/cpu.h"
 
 #include <stdlib.h>

@@ -26,8 +26,8 @@ void omp_set_num_threads(int n);
 
 extern const struct backend backend_cpu;
 
-/* Numbers below 1e-38 count as 0 while we compute: processors take a hundred times as long over
- * them, and the gradients of a net that has learnt its batch are full of them. */
+/* Treat denormal numbers (below 1e-38) as 0 while we compute: they are up to a hundred times as
+ * slow, and the gradients of a network that has learnt its batch are full of them. */
 static unsigned flush_tiny(void)
 {
 #if defined(__x86_64__)
@@ -75,7 +75,7 @@ static bool can_generate(void)
 	size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
-		return true; /* too little memory: a lack that others will tell */
+		return true; /* no memory: a later allocation will report it */
 	bool can = mprotect(p, bytes, PROT_READ | PROT_WRITE | PROT_EXEC) == 0;
 	munmap(p, bytes);
 	return can;
@@ -251,11 +251,11 @@ static void backward_part(void *arg, int w)
 	for (int i = 0; i < p->n_backward; i++) {
 		struct backward_step *s = &p->backward[i];
 		struct op *op = s->op;
-		/* Always: a gradient may lie where a finished op's lay, which another worker may
-		 * not have finished yet. */
+		/* Always: a gradient may reuse the memory of an op that another worker has not
+		 * finished yet. */
 		if (i > 0)
 			pool_barrier(d->pool);
-		if (!op) { /* a sum, shared like the samples that it is over */
+		if (!op) { /* a sum, split over the workers by samples */
 			size_t from, to, one = s->count / (size_t)p->batch;
 			cpu_samples(d, p->batch, w, &from, &to);
 			d->k->sum_into(
@@ -325,7 +325,7 @@ static void add_part(void *arg, int w)
 	j->d->k->add_scaled(j->w + from, j->g + from, to - from, j->scale);
 }
 
-/* Every worker's way into a job: the libraries' own teams stay out of it. */
+/* Each worker starts a job here: the libraries must not start threads of their own. */
 static void part(void *arg, int w)
 {
 	unsigned before = flush_tiny();

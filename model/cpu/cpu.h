@@ -21,13 +21,13 @@ struct cpu_device {
 	dnnl_stream_t *stream; /* owned; one per worker */
 	struct cpu_gemm gemm;
 	double *partial;   /* owned; one cache line per worker, for sums */
-	atomic_int failed; /* a library call did, inside a step */
+	atomic_int failed; /* a library call failed inside a step */
 };
 
 #define PARTIAL_STRIDE 8
 
-/* How the workers share an op: by whole samples, or in a way that needs everything its inputs hold.
- * Going forward, where no memory is used twice, two ops by samples need no barrier between them. */
+/* True: the workers split the op by samples. False: each worker needs all of the op's input. In
+ * the forward pass no memory is reused, so two ops by samples need no barrier between them. */
 static inline bool cpu_by_sample(const struct op *op)
 {
 	return op->kind != LAYER_DENSE;

@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-#define GRAIN 64 /* features: narrower strips make thin products */
+#define GRAIN 64 /* features: narrower strips make slow, thin multiplications */
 
 struct product {
 	struct gemm_shape shape;

@@ -3,8 +3,8 @@
  * shape is timed once, when a model is made ready. The two differ in their last bits: a checkpoint
  * keeps the choices, or a resumed run would not be bit-equal, and --deterministic takes none.
  *
- * oneDNN generates its code at run time. Where memory cannot be made executable it refuses every
- * product, and OpenBLAS, which is compiled code, does them all. */
+ * oneDNN generates its code at run time. Where memory cannot be made executable it fails, and
+ * OpenBLAS, which is compiled code, does all multiplications. */
 #include "model/cpu/gemm.h"
 
 #include <cblas.h>
@@ -29,8 +29,8 @@ int gemm_init(struct cpu_gemm *g, bool fixed, bool generates, int threads)
 		gemm_close(g);
 		return ERR_NOMEM;
 	}
-	/* Our own threads share the work; a second team below them would only get in the way. It is
-	 * one value for the process, and every device wants the same. */
+	/* Our own threads share the work; threads of the library would compete with them. This is
+	 * one value for the whole process, and every device wants the same. */
 	openblas_set_num_threads(1);
 	/* A build without threads and without locks gives wrong numbers when several threads call.
 	 */

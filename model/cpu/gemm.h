@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Matrix products on one thread, by whichever library is the faster for the shape. */
+/* Matrix multiplication on one thread, by the library that is faster for the shape. */
 #ifndef DUNLIN_MODEL_CPU_GEMM_H
 #define DUNLIN_MODEL_CPU_GEMM_H
 

@@ -38,9 +38,9 @@ struct cpu_kernels {
 	/* As mask, over a (rows, cols) part of matrices with leading dimension ld. */
 	void (*mask_part)(float *d, const float *x, size_t rows, size_t cols, size_t ld);
 
-	/* Max pool of one image; which: where each maximum was, for the way back. The 2×2 pool with
-	 * stride 2 and no padding has loops of its own; which then is one byte per output, else a
-	 * 32-bit position per output. mask: also set dx to 0 where y is not > 0. */
+	/* Max pool of one image; which: where each maximum was, for the backward pass. The 2×2 pool
+	 * with stride 2 and no padding has loops of its own; which then is one byte per output,
+	 * else a 32-bit position per output. mask: also set dx to 0 where y is not > 0. */
 	void (*max_pool2)(float *y, uint8_t *which, const float *x, const struct window *s);
 	void (*max_pool2_backward)(float *dx, const uint8_t *which, const float *dy, const float *y,
 	        const struct window *s, bool mask);

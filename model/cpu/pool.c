@@ -58,13 +58,14 @@ static void wait_change(struct pool *p, atomic_uint *word, unsigned old)
 			return;
 		relax();
 	}
-	/* To be woken costs more than most waits, most of all in a virtual machine. */
+	/* Sleeping and waking costs more than most waits, above all in a virtual machine. */
 	for (int i = 0; i < YIELD_ROUNDS; i++) {
 		if (atomic_load_explicit(word, memory_order_acquire) != old)
 			return;
 		sched_yield();
 	}
-	/* Announced before the last look, so that either we see the change or its maker sees us. */
+	/* Count ourselves as a sleeper before the last look: either we see the change, or the
+	 * worker that makes it sees us. */
 	pthread_mutex_lock(&p->lock);
 	atomic_fetch_add(&p->sleepers, 1);
 	while (atomic_load(word) == old)

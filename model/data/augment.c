@@ -84,7 +84,7 @@ static void apply_shift(const struct augment_move *m, const struct shape *s, con
 	}
 }
 
-/* Where output coordinates lie in the source, along one axis: first + out × step. */
+/* Maps output coordinates to the source, along one axis: first + out × step. */
 struct axis {
 	double first, step;
 };
@@ -95,7 +95,7 @@ static struct axis axis_of(int64_t shift, double zoom, int64_t size)
 	return (struct axis){.first = centre - ((double)shift + centre) / zoom, .step = 1 / zoom};
 }
 
-/* The neighbour before such a place, and the weight of the one after it. */
+/* The neighbour before such a coordinate, and the weight of the one after it. */
 struct tap {
 	int64_t at;
 	float weight;

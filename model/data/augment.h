@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* One sample from bytes to normalised floats, moved about on the way. Internal to the loader,
- * and what a GPU does with a batch of bytes is checked against it. */
+/* Converts one sample from bytes to normalised floats and augments it. Internal to the loader; the
+ * GPU's version is tested against it. */
 #ifndef DUNLIN_MODEL_DATA_AUGMENT_H
 #define DUNLIN_MODEL_DATA_AUGMENT_H
 
 #include "model/data/data.h"
 #include "model/data/move.h"
 
-/* The settings' own range, and that a shift leaves something of an image of that shape. */
+/* Checks the settings' ranges, and that a shift leaves a part of an image of that shape. */
 int augment_check(const struct augment *a, const struct shape *s, struct err *e) MUST_CHECK;
 
 /* Draws a move; takes from r only what the settings ask for. */

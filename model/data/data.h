@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Data sets in memory, who trains on which part, in which order, and a thread that prepares
- * batches ahead.
+/* Data sets in memory; which part this agent trains on, and in which order; a thread that prepares
+ * batches in advance.
  *
  *     dataset ──partition──► indices of this agent ──order (seed, epoch)──► loader ──► batches
  *
  * Order and augmentation are functions of (seed, epoch, place in the epoch) and nothing else, so a
- * position is two numbers, and what was read ahead but not used is never missed. */
+ * position is two numbers, and batches that were prepared but not used do not matter. */
 #ifndef DUNLIN_MODEL_DATA_DATA_H
 #define DUNLIN_MODEL_DATA_DATA_H
 
@@ -68,12 +68,12 @@ struct loader_config {
 	double mean, std; /* value = (pixel / 255 − mean) / std */
 	bool shuffle;     /* off: in the order given, and the last batch may be short */
 	int ahead; /* batches prepared in advance, 1..LIMIT_READ_AHEAD; 0: on the caller's thread */
-	/* Borrowed, or NULL: whom the batches are for. If its backend makes images by itself they
-	 * come as bytes, in memory of host_alloc; the loader must be freed before the device. */
+	/* Borrowed, or NULL: the device that the batches are for. If its backend converts images
+	 * itself, batches are bytes, in memory of host_alloc. Free the loader before the device. */
 	struct device *dev;
 };
 
-/* Either floats, or bytes with all that it takes to make the floats. */
+/* Either floats, or bytes with what is needed to convert them to floats. */
 struct batch {
 	float *x;                   /* (count, H, W, C), room for the full batch; NULL: bytes */
 	uint8_t *pixels;            /* (count, H, W, C); NULL: floats */
@@ -100,15 +100,15 @@ void loader_free(struct loader *l); /* stops the thread */
 /* The next batch, valid until the call after it. Without shuffle, NULL after the last one. */
 const struct batch *loader_next(struct loader *l);
 
-/* What loader_next will give next, if it is ready: nothing is waited for, and the last batch stays
- * as it is. NULL: not ready, or there is none; without a thread always. Valid as that batch will
- * be. */
+/* The batch that loader_next will return next, if it is ready; does not wait, and the last batch
+ * stays valid. NULL: not ready, or there is none; without a thread always NULL. Valid as long as
+ * that batch will be. */
 const struct batch *loader_peek(struct loader *l);
 
-/* Of the batch that loader_next will give next: what a checkpoint saves. */
+/* The position of the batch that loader_next will return next: what a checkpoint saves. */
 struct loader_position loader_position(const struct loader *l);
 
-/* Without shuffle: begin again at epoch 0, sample 0. Ends the life of the last batch. */
+/* Without shuffle: begins again at epoch 0, sample 0. The last batch is no longer valid. */
 void loader_rewind(struct loader *l);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A data set from its pair of IDX files. Each file is checked by itself in idx.c; here they are
- * checked against each other, and every label against the number of classes, so that nothing
- * downstream has to ask again.
+ * checked against each other, and every label against the number of classes, so that no later code
+ * has to check again.
  *
  * Pixels stay bytes: a quarter of the memory of floats, and the loader converts them for free while
  * it copies. */
@@ -105,8 +105,8 @@ void dataset_close(struct dataset *d)
 void dataset_statistics(
         const struct dataset *d, const uint32_t *index, uint32_t n, double *mean, double *std)
 {
-	/* Integer sums: exact, so the same at every agent whatever the order of its samples. At
-	 * most 2^36 pixels of at most 2^16 squared stay below 2^64. */
+	/* Integer sums are exact, so the order of the samples does not matter. They cannot
+	 * overflow: at most 2^36 pixels, each with a square below 2^16. */
 	size_t size = shape_count(&d->shape);
 	uint64_t sum = 0, squares = 0;
 	for (uint32_t i = 0; i < n; i++) {
@@ -120,7 +120,6 @@ void dataset_statistics(
 	double count = (double)n * (double)size;
 	*mean = count > 0 ? (double)sum / count / 255 : 0;
 	double var = count > 0 ? (double)squares / count / (255 * 255) - *mean * *mean : 0;
-	/* Pixels that are all alike carry nothing to scale; 1 keeps the loader's division defined.
-	 */
+	/* All pixels are equal: 1 keeps the loader's division defined. */
 	*std = var > 1e-12 ? sqrt(var) : 1;
 }

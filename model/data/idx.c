@@ -4,8 +4,8 @@
  * numbers, so a half-finished download is noticed before training and not as a strange accuracy.
  *
  * zlib's gz functions read plain files and gzip files alike, told by the first two bytes. Memory is
- * taken as bytes really arrive, doubling up to the header's promise: neither a tiny file with a
- * huge header nor a gzip bomb behind a small header costs more than what they truly hold.
+ * taken as bytes arrive, doubling up to the size in the header: neither a tiny file with a huge
+ * size in its header nor a gzip bomb costs more than the bytes that it really has.
  *
  * What can fail: the file cannot be opened or is no regular file, a header that is not IDX or over
  * the limits, a damaged gzip stream, and too few or too many bytes. */
@@ -145,7 +145,7 @@ static int read_end(gzFile gz, const struct idx *x, struct err *e)
 		return rc;
 	if (got)
 		return idx_too_long(x, e);
-	int code; /* a stream that ends before its checksum is an end like any other to gzread */
+	int code; /* gzread does not report a stream that ends before its checksum */
 	const char *why = gzerror(gz, &code);
 	if (code == Z_BUF_ERROR)
 		return err_set(e, ERR_FORMAT, "damaged gzip data: %s", why);

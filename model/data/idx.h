@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* One IDX file: the format of MNIST and its kin. Internal to the data set reader and its tests.
+/* One IDX file, the format of MNIST and similar sets. Internal to the data set reader and its
+ * tests.
  *
  *     ┌───┬───┬──────┬──────┬───────────┬─────┬──────────────────────────────┐
  *     │ 0 │ 0 │ type │ rank │ u32 dim 0 │  …  │ elements, last dim runs first │

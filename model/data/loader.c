@@ -12,10 +12,10 @@
  * saved position gives the same bytes as one that never stopped. That rests on order and
  * augmentation being functions of (seed, epoch, place) alone.
  *
- * For a device that makes images by itself a batch is bytes and moves, and the thread only gathers.
- * The device reads the slots on its own while it computes. It is the consumer who knows that it is
- * done with one: loader_next hands the last batch back to be filled again, and comes after the
- * result of the step on that batch, which came after its images (graph.h says more).
+ * If the device converts images itself, a batch is bytes and moves, and the thread only gathers
+ * them. The device reads the slots by itself while it computes. Only the consumer knows when it has
+ * finished with one: it calls loader_next, which returns the last batch to be filled again, after
+ * it has the result of the step on that batch (see graph.h).
  *
  * A mutex and two conditions are enough: they are touched once a batch, not once a sample. All
  * memory is taken in loader_new, in one block; after it nothing can fail. */
@@ -45,7 +45,7 @@ struct loader {
 	struct slot *slots;  /* owned */
 	int n_slots;
 	bool augmented;
-	bool bytes; /* the device makes the images, and the memory is of its kind */
+	bool bytes; /* the device converts the images; memory is of host_alloc */
 
 	/* The producer's alone, while it fills. */
 	uint32_t *order; /* owned; with shuffle the order of order_epoch */
@@ -95,8 +95,8 @@ static void fill_sample(struct loader *l, uint32_t sample, struct batch *b, size
 		b->moves[k] = move;
 }
 
-/* Shuffled samples lie anywhere in memory; asked for one ahead, they arrive while another is
- * converted. Waiting for them costs more than the conversion. */
+/* Shuffled samples lie anywhere in memory, and waiting for them costs more than the conversion. So
+ * the next one is prefetched while this one is converted. */
 static void prefetch_sample(const struct loader *l, const uint32_t *order)
 {
 	if (l->next.sample + 1 == l->c.n_index)
@@ -180,7 +180,7 @@ static struct slot *take_threaded(struct loader *l)
 	while (l->made == l->taken)
 		pthread_cond_wait(&l->filled, &l->mutex);
 	struct slot *s = &l->slots[l->taken % (uint64_t)l->n_slots];
-	if (!s->end) { /* the end stays, to be met again by the next call */
+	if (!s->end) { /* the end stays, for the next call */
 		l->taken++;
 		l->holding = true;
 	}
@@ -260,7 +260,7 @@ static int check(const struct loader_config *c, struct loader_position at, struc
 	return augment_check(&c->augment, &c->data->shape, e);
 }
 
-/* The next part of the memory, and where it ends; nothing at NULL is only counted. */
+/* The next part of the memory; moves *at to its end. Without memory it only counts. */
 static void *part(const struct loader *l, size_t *at, size_t bytes)
 {
 	char *p = l->memory ? (char *)l->memory + *at : NULL;
@@ -316,7 +316,7 @@ static int start_thread(struct loader *l)
 static int no_memory(const struct loader *l, struct err *e)
 {
 	struct device *d = l->c.dev;
-	if (l->bytes && d->backend->settle) { /* it may be no lack of memory */
+	if (l->bytes && d->backend->settle) { /* the device may have failed */
 		int rc = d->backend->settle(d, e);
 		if (rc)
 			return rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How one sample is moved about on its way from bytes to floats. The GPU's compiler reads this too,
- * and moves are copied to it as they lie in memory: hence the look at where the fields are. */
+/* How one sample is augmented when it is converted to floats. The GPU's compiler reads this header
+ * too, and moves are copied to the GPU byte by byte: the assertions below check the layout. */
 #ifndef DUNLIN_MODEL_DATA_MOVE_H
 #define DUNLIN_MODEL_DATA_MOVE_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Who trains on which samples. Every agent works out the whole split for itself from the shared
- * seed and keeps its own part, so that parts are disjoint and cover everything without a word being
- * exchanged.
+ * seed and keeps its own part. So parts are disjoint and cover everything, and no message is
+ * needed.
  *
- *     all samples ──validation stream──► held out, the same at everyone
+ *     all samples ──validation stream──► held out, the same for all
  *                 └─► rest ── ALL: as it is
  *                          ├─ SHARD: shuffled, cut into near-equal runs
  *                          └─ LABEL: per class shuffled, cut by Dirichlet(α) shares
@@ -203,7 +203,7 @@ int data_split(const struct dataset *d, const struct partition *p, double valida
 	int rc = check(p, validation, e);
 	if (rc)
 		return rc;
-	/* Whoever asks for validation gets at least one sample of it. */
+	/* If validation is wanted there is at least one sample. */
 	uint32_t held = (uint32_t)floor(validation * d->count + 0.5);
 	if (validation > 0 && held == 0)
 		held = 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Compilers may turn a·b + c into one operation with one rounding where the processor has it, and
- * not where it has not. A function that two machines must compute alike is declared UNCONTRACTED
- * and begins with UNCONTRACTED_BODY. */
+/* Compilers may contract a·b + c into one fused operation with one rounding, on processors that
+ * have it. A function that must give the same bits on all machines is declared UNCONTRACTED and
+ * begins with UNCONTRACTED_BODY. */
 #ifndef DUNLIN_MODEL_DEVICE_CONTRACT_H
 #define DUNLIN_MODEL_DEVICE_CONTRACT_H
 

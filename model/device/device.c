@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds a backend by name: the two that are linked in, or a plugin. A plugin is opened only when it
- * is asked for (or by auto), so a machine without its libraries never notices. */
+ * is asked for (or by auto), so machines without its libraries work as well. */
 #include "model/device/device.h"
 
 #include "agent/base/cores.h"
@@ -70,7 +70,7 @@ static int open_named(
 	return err_set(e, ERR_INVALID, "no device \"%s\": auto, cpu, plain, cuda or cuda:N", spec);
 }
 
-/* What was opened. Threads that nobody chose are explained. */
+/* The device's name; a number of threads that the user did not choose is explained. */
 static void name_device(const struct device *d, const struct device_config *c, char out[136])
 {
 	bool by_quota = d->backend == &backend_cpu && c->threads <= 0 && cores_usable().quota;

@@ -26,12 +26,12 @@ struct device_config {
 	int index;          /* of several devices of that kind */
 	int threads;        /* cpu: 1 or more; 0: cores_usable */
 	bool deterministic; /* no choice that depends on timing */
-	bool tf32;          /* cuda: products may round their inputs to 10 bits, which is faster */
+	bool tf32;          /* cuda: TF32 matrix multiplication and convolution, which is faster */
 };
 
 struct device {
 	const struct backend *backend;
-	char text[96]; /* for people: "cpu (oneDNN 2.6.3, 2 threads)" */
+	char text[96]; /* for people: "cpu (oneDNN 2.6.3, v3 loops, 2 threads)" */
 };
 
 /* A node made ready to run on a batch. Pointers are device memory, planned by graph.c. */
@@ -47,7 +47,7 @@ struct op {
 	uint32_t index; /* of the node, a part of dropout's seed */
 	const float *x[LAYER_INPUTS_MAX];
 	float *y;
-	float *dy;                   /* overwritten where mask_dy is set */
+	float *dy;                   /* overwritten if mask_dy is set */
 	float *dx[LAYER_INPUTS_MAX]; /* NULL where nobody wants it */
 	const float *w, *b;
 	float *dw, *db;
@@ -91,40 +91,39 @@ struct optim_args {
 	float grad_scale;   /* clipping */
 	float bias1, bias2; /* AdamW: 1 − β^t */
 	bool nesterov;
-	/* NULL, or what is added behind the update, rounded as by `add`: w += add_k·add. The host's
-	 * memory, a part of what was given to `stage`: anything else is ERR_INVALID, and nothing
-	 * is updated. The caller's again when the update has returned. */
+	/* NULL, or what is added after the update, rounded as by `add`: w += add_k·add. It is host
+	 * memory and must be a part of what was given to `stage`: anything else is ERR_INVALID, and
+	 * nothing is updated. The caller may reuse it when the update has returned. */
 	const float *add;
 	float add_k;
 };
 
 /* What reserve found, in bytes. */
 struct device_room {
-	size_t wanted; /* in all */
-	size_t fixed;  /* of which so much for any batch, as far as prepare is concerned */
-	size_t left;   /* that the device has, where that is not enough */
+	size_t wanted; /* in total */
+	size_t fixed;  /* the part of it that does not depend on the batch size */
+	size_t left;   /* what the device has, if that is not enough */
 };
 
 /* How a copy for peers is rounded; the numbers are the wire's (net/bulk/convert.h). */
 enum copy_format { COPY_FP32, COPY_BF16 };
 
-/* A copy of n floats of device memory, and a sketch of the first n_sketch of them, as they are
- * copied: rounded. */
+/* A copy of n floats of device memory, and a sketch of the first n_sketch of the rounded copy. */
 struct device_copy {
 	const float *x;
 	size_t n;
 	enum copy_format format;
 	void *to;      /* memory of host_alloc where there is one: n words, little-endian */
-	/* NULL: none is wanted; else room for its buckets (gossip/policy/sketch.h) */
+	/* NULL: no sketch; else room for its buckets (gossip/policy/sketch.h) */
 	float *sketch;
 	size_t n_sketch;
 	void (*done_cb)(void *arg, int rc);
 	void *arg;
 };
 
-/* What an update is to add: n floats of the host's, in memory of host_alloc. With done_cb the
- * device also measures them: the sums of their squares, in double, for groups that follow each
- * other (what lies behind the last end is in none), and a sketch of the first n_sketch. */
+/* What an update will add: n floats in memory of host_alloc. With done_cb the device also measures
+ * them: the sum of squares of each group, in double, and a sketch of the first n_sketch floats.
+ * Groups follow each other; floats after the last end are in no group. */
 struct device_stage {
 	const float *x;
 	size_t n;
@@ -155,14 +154,13 @@ struct backend {
 	int (*open)(struct device **out, const struct device_config *c, struct err *e);
 	void (*close)(struct device *d);
 
-	/* Optional: makes room at once for n pieces that alloc will be asked for, and for what
-	 * prepare will need for p (NULL: nothing), whose ops have no memory yet. ERR_NOMEM, and
-	 * nothing is taken: it does not fit. What is not reserved can be had all the same, piece by
-	 * piece. */
+	/* Optional: reserves memory for n pieces that alloc will be asked for, and for what prepare
+	 * will need for p (NULL: nothing), whose ops have no memory yet. ERR_NOMEM: it does not
+	 * fit, and nothing is reserved. alloc also works without a reservation. */
 	int (*reserve)(struct device *d, const struct program *p, const size_t *bytes, int n,
 	        struct device_room *r, struct err *e);
 
-	/* Zeroed, 64-byte aligned; NULL when there is no more. */
+	/* Zeroed, 64-byte aligned; NULL: out of memory. */
 	void *(*alloc)(struct device *d, size_t bytes);
 	void (*release)(struct device *d, void *p);
 	void (*upload)(struct device *d, void *to, const void *from, size_t bytes);
@@ -186,9 +184,9 @@ struct backend {
 	int (*adamw)(struct device *d, float *w, float *m, float *v, const float *g, size_t n,
 	        const struct optim_args *a, struct err *e);
 
-	/* x += k·host, host being the host's memory and x the device's. Two roundings everywhere,
-	 * of k·host[i] to a float and of the sum, so that of two agents that move towards each
-	 * other by k times the same difference one adds exactly what the other takes away. */
+	/* x += k·host, where host is host memory and x device memory. Every backend rounds twice:
+	 * k·host[i] to a float, then the sum. So when two agents move towards each other by k times
+	 * the same difference, one adds exactly what the other subtracts. */
 	int (*add)(struct device *d, float *x, const float *host, size_t n, float k, struct err *e);
 
 	/* Optional (NULL): choices made by timing, as text, so that a resumed run makes the same.
@@ -196,45 +194,45 @@ struct backend {
 	const char *(*choices)(struct device *d);
 	int (*choose)(struct device *d, const char *choices, struct err *e);
 
-	/* Optional: loss only promises its result, which is in *r after this. */
+	/* Optional: if there is one, loss returns before its result is known; this waits for it and
+	 * fills in the *r of that call. */
 	int (*loss_wait)(struct device *d, struct err *e);
 
-	/* Optional, both or neither: memory of the host's that the device reads and writes by
-	 * itself while it computes. 64-byte aligned, not zeroed; NULL when there is no more. */
+	/* Optional, both or neither: host memory that the device can read and write by itself while
+	 * it computes. 64-byte aligned, not zeroed; NULL: out of memory. */
 	void *(*host_alloc)(struct device *d, size_t bytes);
 	void (*host_release)(struct device *d, void *p);
 
-	/* Optional: x as it is when the work so far is done, rounded, into the host's memory,
-	 * without waiting for it. *c may be gone after the call. done_cb is called once, from any
-	 * thread, with 0 or ERR_DEVICE, unless this call fails; ERR_BUSY means that download has to
-	 * do. */
+	/* Optional: copies x, as it is after all work given so far, to host memory, rounded,
+	 * without waiting. *c is not needed after the call. done_cb is called once, from any
+	 * thread, with 0 or ERR_DEVICE, unless this call fails. ERR_BUSY: use download instead. */
 	int (*snapshot)(struct device *d, const struct device_copy *c, struct err *e);
 
-	/* Optional: begins to copy up what the next update will add, while the device computes. It
-	 * is the caller's again when an update has added a part of it, when the next stage returns,
-	 * or when done_cb was called: once, as of snapshot. One at a time: the next stage takes its
-	 * place, and what an update has added, or passed over, is not staged any more. *s may be
-	 * gone after the call. ERR_BUSY means that `add` has to do. */
+	/* Optional: begins to copy to the device what the next update will add, while the device
+	 * computes. The caller may reuse the memory when an update has added a part of it, when the
+	 * next stage returns, or when done_cb was called (once, as for snapshot). One at a time:
+	 * the next stage replaces it, and what an update has added or skipped is no longer staged.
+	 * *s is not needed after the call. ERR_BUSY: use `add` instead. */
 	int (*stage)(struct device *d, const struct device_stage *s, struct err *e);
 
-	/* Optional, both or neither, and only with host_alloc: input and labels of a program from a
-	 * batch of bytes, moved and converted as by augment_apply; rows behind its count stay as
-	 * they are. images_ahead only begins to copy one up, while the device computes; images
-	 * takes it from there, or copies it if it has not begun. A batch is known by its pixels'
-	 * address. It must stay as it is until the device is done with images, hence from
-	 * images_ahead on; only host_release ends that sooner. */
+	/* Optional, both or neither, and only with host_alloc: makes input and labels of a program
+	 * from a batch of bytes, augmented and converted as by augment_apply; rows after its count
+	 * keep their values. images_ahead begins to copy a batch to the device while it computes;
+	 * images uses that copy, or makes one. A batch is identified by the address of its pixels.
+	 * It must not change from images_ahead on until the device has finished images, or until
+	 * host_release. */
 	int (*images_ahead)(struct device *d, const struct device_images *b, struct err *e);
 	int (*images)(
 	        struct device *d, struct program *p, const struct device_images *b, struct err *e);
 
-	/* Optional: waits until all that was asked for is done, snapshots included, and returns the
-	 * device's first failure: upload and download cannot. What download gave after a failure
-	 * is zeros. */
+	/* Optional: waits until all work is done, snapshots included, and returns the device's
+	 * first failure, which upload and download cannot report. After a failure download gives
+	 * zeros. */
 	int (*settle)(struct device *d, struct err *e);
 };
 
-/* spec: "auto", "cpu", "plain", "cuda" or "cuda:N". auto takes a GPU when there is one. why
- * (may be NULL) receives one line that says what was chosen and for what reason. */
+/* spec: "auto", "cpu", "plain", "cuda" or "cuda:N". auto takes a GPU when there is one. why (may
+ * be NULL) receives one line: what was chosen, and why. */
 int device_open(struct device **out, const char *spec, const struct device_config *c, char why[160],
         struct err *e) MUST_CHECK;
 void device_close(struct device *d);

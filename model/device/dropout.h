@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Which elements a dropout layer drops: a function of the step's seed, the layer and the element's
- * place in the whole batch, so that every backend and any number of threads agree, and the way back
+ * place in the whole batch. So every backend and any number of threads agree, and the backward pass
  * needs no stored mask. */
 #ifndef DUNLIN_MODEL_DEVICE_DROPOUT_H
 #define DUNLIN_MODEL_DEVICE_DROPOUT_H
 
 #include <stdint.h>
 
-#ifdef __CUDACC__ /* the same text for the GPU */
+#ifdef __CUDACC__ /* the same source for the GPU */
 #define DROPOUT_INLINE static inline __host__ __device__
 #else
 #define DROPOUT_INLINE static inline

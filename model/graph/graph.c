@@ -25,7 +25,7 @@ struct value {
 	size_t count;    /* floats, batch included */
 	int writer;      /* op, or -1: the data */
 	int readers;     /* how many op inputs */
-	bool want_grad;  /* something that is trained lies before it */
+	bool want_grad;  /* a trained layer lies before it */
 	int place, grad; /* extents of the plan, -1: none */
 };
 
@@ -100,7 +100,7 @@ static void add_op(struct builder *b, int i)
 	p->n_ops++;
 }
 
-/* Nodes to ops: fuse relus, drop what would only copy. */
+/* Nodes to ops: fuse ReLUs, drop ops that would only copy. */
 static void build_ops(struct builder *b)
 {
 	const struct arch *a = b->a;
@@ -124,8 +124,8 @@ static void build_ops(struct builder *b)
 	}
 }
 
-/* Who applies the backward of a fused relu: the only reader, in the pass that writes the gradient,
- * or else the op itself before it uses the gradient. */
+/* Decides which op applies the backward of a fused ReLU: the only reader, when it writes the
+ * gradient, or else the op itself before it uses the gradient. */
 static void place_masks(struct builder *b)
 {
 	struct program *p = &b->net->program;
@@ -277,7 +277,7 @@ static void *device_alloc(struct graph *n, size_t bytes)
 	return n->dev->backend->alloc(n->dev, bytes);
 }
 
-/* Room for all pieces at once, where the device can; the first two are there for any batch. */
+/* Reserves memory for all pieces, if the device can; the first two do not depend on the batch. */
 static int reserve(struct graph *n, const size_t *bytes, int n_bytes, struct err *e)
 {
 	const int64_t batch = n->program.batch;
@@ -313,7 +313,7 @@ static int take_memory(struct graph *n, size_t arena_bytes, struct err *e)
 	n->labels = device_alloc(n, bytes[3]);
 	n->arena = device_alloc(n, bytes[4]);
 	if (!n->params || !n->grads || !n->input || !n->labels || !n->arena) {
-		int rc = graph_check(n, e); /* it may be no lack of memory */
+		int rc = graph_check(n, e); /* the device may have failed */
 		if (rc)
 			return rc;
 		return err_set(e, ERR_NOMEM,
@@ -371,7 +371,7 @@ int graph_new(
 out:
 	builder_close(&b);
 	if (rc) {
-		n->program.n_ops = 0; /* what prepare did it has undone */
+		n->program.n_ops = 0; /* prepare has undone what it did */
 		graph_free(n);
 		return rc;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The optimisers, as PyTorch defines them: SGD (momentum, Nesterov; decay added to the gradient)
+/* The optimizers, as PyTorch defines them: SGD (momentum, Nesterov; decay added to the gradient)
  * and AdamW (decay decoupled). One call per range of the flat vector: weights with decay, then
- * biases and norms without; and where a peer's difference is added behind the update, one for each
- * of its groups. */
+ * biases and norms without. If a peer's difference is added after the update, there is one call
+ * for each of its groups. */
 #include "model/graph/optim.h"
 
 #include <math.h>
@@ -74,7 +74,7 @@ static int update(
 	return k->sgd(n->dev, n->params + from, o->m + from, n->grads + from, to - from, a, e);
 }
 
-/* Where the group that m has come to ends, and its factor. */
+/* The end of the group that m.at is in, and its factor. */
 static size_t next_group(const struct optim_merge *m, size_t n_total, float *k)
 {
 	*k = m->n > 0 ? m->k[0] : 0;
@@ -88,7 +88,7 @@ static size_t next_group(const struct optim_merge *m, size_t n_total, float *k)
 	return n_total;
 }
 
-/* As update, and adds what the merge has for that range. */
+/* As update, and adds the merge's difference for that range. */
 static int update_merge(
         struct optim *o, size_t from, size_t to, struct optim_args *a, struct err *e)
 {

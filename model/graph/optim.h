@@ -27,14 +27,14 @@ struct schedule {
 /* The factor on lr after that many samples of the run. */
 double schedule_factor(const struct schedule *s, uint64_t samples);
 
-/* k[g]·difference for the parameters of group g, which ends before end[g] and begins where the one
- * before it ends. What is behind the last end moves by the smallest k. All is borrowed. */
+/* x += k[g]·difference for the parameters of group g, which begins where group g − 1 ends and ends
+ * before end[g]. Parameters after the last end use the smallest k. All pointers are borrowed. */
 struct optim_merge {
 	const float *difference; /* NULL: none; else n_total floats of the host's */
 	const size_t *end;       /* ascending, at most n_train */
 	const float *k;
 	int n;
-	size_t at; /* those before it have been added */
+	size_t at; /* parameters before it have been added */
 };
 
 struct optim {
@@ -43,19 +43,19 @@ struct optim {
 	float *m;          /* owned, device memory, n_total floats; momentum or first moment */
 	float *v;          /* owned; AdamW only */
 	uint64_t steps;    /* taken, for AdamW's bias correction */
-	struct optim_merge merge; /* staged, to be added behind the next update */
+	struct optim_merge merge; /* staged, to be added by the next update */
 };
 
 int optim_init(
         struct optim *o, const struct optim_config *c, struct graph *n, struct err *e) MUST_CHECK;
 void optim_close(struct optim *o);
 
-/* Applies the net's gradients. norm receives the gradient's norm before clipping. A norm that is
- * not finite changes nothing and gives ERR_NONFINITE. Of a merge the trained parameters are added
- * in the same pass; merge.at tells how far that came. */
+/* Applies the gradients. norm receives the gradient's norm before clipping. If it is not finite,
+ * nothing changes and ERR_NONFINITE is returned. A merge is applied to the trained parameters in
+ * the same pass; merge.at says how far. */
 int optim_step(struct optim *o, double lr, double *norm, struct err *e) MUST_CHECK;
 
-/* Adds by itself what of the merge has not been added, and there is none any more. */
+/* Adds the part of the merge that was not added yet, and ends the merge. */
 int optim_add(struct optim *o, struct err *e) MUST_CHECK;
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where things of known size and lifetime go in one arena. Pure arithmetic. */
+/* Places tensors of known size and lifetime in one arena. Pure arithmetic. */
 #ifndef DUNLIN_MODEL_GRAPH_PLAN_H
 #define DUNLIN_MODEL_GRAPH_PLAN_H
 
@@ -15,7 +15,7 @@ struct plan_extent {
 
 /* Gives every extent an offset so that no two that are alive at one time overlap; returns the
  * arena's size in bytes. Largest first, each at the lowest offset that is free for its lifetime:
- * not optimal, but within a few per cent on chains and residual nets. */
+ * not optimal, but within a few per cent on chains and residual networks. */
 unsigned long long plan_arena(struct plan_extent *x, int n);
 
 #endif

@@ -2,7 +2,7 @@
 /* Reads and checks safetensors files; safetensors_write.c makes them.
  *
  * The whole file is read into memory rather than mapped: if someone truncated a mapped file while
- * we use it, touching the lost pages would kill the process, and weights are wanted whole anyway.
+ * we use it, reading the lost pages would kill the process, and all weights are needed anyway.
  * The memory taken is the file's own size; no length inside the file is used to allocate.
  *
  * The happy path is: length, st__scan_header, cJSON, each tensor by itself, then all together:
@@ -49,7 +49,7 @@ size_t st_dtype_bytes(enum st_dtype t)
 	return dtypes[t].bytes;
 }
 
-/* Names are printed to terminals, which obey control characters: C0, DEL, and C1 in UTF-8. */
+/* Names are printed to terminals: no control characters (C0, DEL, and C1 in UTF-8). */
 static bool printable(const char *s)
 {
 	for (const uint8_t *p = (const uint8_t *)s; *p; p++)
@@ -299,7 +299,7 @@ static int read_exactly(int fd, uint8_t *to, size_t len, struct err *e)
 	return 0;
 }
 
-/* The header's length is looked at first, so that a wrong file of any size is refused unread. */
+/* The header's length is checked first, so that a wrong file of any size is refused unread. */
 static int read_file(int fd, bool whole, uint8_t **map, size_t *len, struct err *e)
 {
 	struct stat st;

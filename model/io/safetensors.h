@@ -4,7 +4,7 @@
  *     ┌────────┬───────────────────────────────────────────────┬──────────────┐
  *     │ u64 n  │ n bytes: {"__metadata__":{…},"conv1.weight":  │ data, tensor │
  *     │        │ {"dtype":"F32","shape":[32,1,3,3],            │ after tensor │
- *     │        │  "data_offsets":[0,1152]},…}  padded to 8     │ no holes     │
+ *     │        │  "data_offsets":[0,1152]},…}  padded (we: 64) │ no holes     │
  *     └────────┴───────────────────────────────────────────────┴──────────────┘
  *
  * The reader trusts nothing: sizes are bounded by the file's own length, offsets must tile the data
@@ -47,7 +47,7 @@ struct st_file {
 /* Reads path and checks it whole (not the values). */
 int st_open(struct st_file *f, const char *path, struct err *e) MUST_CHECK;
 
-/* The header's metadata alone: no tensors, and nothing said of the data behind it. */
+/* The header's metadata alone: no tensors; the data are neither read nor checked. */
 int st_open_meta(struct st_file *f, const char *path, struct err *e) MUST_CHECK;
 
 /* The same as st_open over bytes in memory, which stay the caller's and must outlive f. */

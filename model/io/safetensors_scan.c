@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define HEADER_DEPTH 3              /* {"name":{"shape":[…]}} */
-#define HEADER_VALUES_PER_TENSOR 16 /* the most that a tensor of full rank has, and some */
+#define HEADER_VALUES_PER_TENSOR 16 /* more than a tensor of full rank has */
 
 /* Bytes of the UTF-8 sequence at p, 0 if it is none that JSON allows inside a string: no overlong
  * form, no surrogate, nothing above U+10FFFF or below a space. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Writes safetensors files. The header is built in memory first, since its length comes before it,
- * and padded with spaces so that the data begins on a 64-byte boundary: whoever maps the file can
- * use the tensors in place. Then header and tensors go to a temporary file that replaces the old
- * one, so a crash leaves the old weights or the new, never a mixture.
+ * and padded with spaces so that the data begins on a 64-byte boundary: a program that maps the
+ * file can use the tensors in place. Then header and tensors go to a temporary file that replaces
+ * the old one, so a crash leaves the old weights or the new, never a mixture.
  *
- * The caller's tensors are ours and their sizes are asserted; what can fail is memory, the header's
- * limit and the disk. */
+ * The tensors come from our own code, so their sizes are asserted. What can fail: memory, the limit
+ * of the header, the disk. */
 #include "agent/base/buf.h"
 #include "model/io/safetensors.h"
 

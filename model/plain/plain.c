@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The plain backend: one thread, no library, each op written as its definition. It is slow and is
- * what the fast backends are compared with; tools that watch memory and threads run on it too. */
+/* The plain backend: one thread, no library, each op written as its definition. It is slow. The
+ * fast backends are compared with it, and sanitizers run it. */
 #include "agent/base/rng.h"
 #include "model/device/contract.h"
 #include "model/device/device.h"
