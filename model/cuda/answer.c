@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Telling the host what the device has done, while neither waits for the other.
+/* Tells the host what the device has finished, while neither waits for the other.
  *
- *     down   … copy to pinned memory ─► host function: copy on, done_cb
+ *     down   … copy to pinned memory ─► host function: copy to the caller, done_cb
  *
- * The host function runs on a thread of the driver's and may not call CUDA. A device that fails may
- * never come to it; then those who wait are told by cuda_answer_settle. Each is told once: whoever
- * takes its state from WAITING to TELLING does it. */
+ * The host function runs on a thread of the driver and may not call CUDA. A device that fails may
+ * never run it; then cuda_answer_settle calls done_cb. Each done_cb is called once: by the one that
+ * changes the state from WAITING to TELLING. */
 #include "model/cuda/cuda.h"
 
 #include <sched.h>
@@ -38,7 +38,7 @@ void cuda_answer_settle(struct cuda_device *d)
 	for (int i = 0; i < CUDA_ANSWERS; i++) {
 		tell(&d->answers[i], ERR_DEVICE);
 		while (atomic_load(&d->answers[i].state) != ANSWER_FREE)
-			sched_yield(); /* the driver's thread is at it */
+			sched_yield(); /* the driver's thread is in done_cb */
 	}
 }
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* The device's memory: few large blocks, and pieces that are carved from them.
+/* The device's memory: a few large blocks, divided into pieces.
  *
  *     block  |xx piece xx|gap|xxxx piece xxxx|gap|······ free ······|
  *
- * One block is taken when the device is opened, for what it needs itself, and one for each model,
- * whose size is worked out before the first piece is (cuda_reserve): either all of a model fits or
- * nothing is taken, and what is wanted can be told whole. What does not fit into the blocks that
- * are there has one of its own. A piece goes to the first place that is large enough; a block whose
- * last piece is dropped goes back to the GPU.
+ * One block is taken when the device is opened, for its own needs, and one for each model. The size
+ * of a model's block is computed before its first piece is taken (cuda_reserve): either all of a
+ * model fits or nothing is taken, and the error can name the whole size. A piece that fits into no
+ * block gets a block of its own. A piece goes to the first gap that is large enough; a block is
+ * freed with its last piece.
  *
- * Between two pieces there is a gap that belongs to nobody, so that whoever runs over the end of
- * one does not at once write into another. Pieces are our own idea: tools that watch memory only
- * see blocks. So that the tests' stand-in for a GPU still finds an access outside of any piece it
- * is told of each; a real GPU's library has no such functions, and then nobody is. */
+ * Between two pieces there is an unused gap, so that a write just over the end of one does not
+ * damage the next. Memory checkers see only blocks, so the tests' stand-in for a GPU is told of
+ * every piece and finds an access outside of them; a real CUDA library has no such functions, and
+ * then they are not called. */
 #include "model/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@
 
 struct piece {
 	char *at;
-	size_t room;        /* with the gap behind it */
+	size_t room;        /* with the gap after it */
 	struct piece *next; /* owned; by address */
 };
 
@@ -42,7 +42,7 @@ size_t cuda_room(size_t bytes)
 	return (bytes + ALIGN - 1) / ALIGN * ALIGN + GAP;
 }
 
-/* Where a piece would go, and the link that would lead to it; NULL: nowhere in this block. */
+/* Where a piece would go, and the link that would point to it; NULL: no room in this block. */
 static struct piece **place(struct cuda_block *b, size_t room, char **at)
 {
 	struct piece **link = &b->pieces;
@@ -63,7 +63,7 @@ static struct piece **place_anywhere(struct cuda_device *d, size_t room, char **
 static int none_left(struct cuda_device *d, size_t bytes, size_t *left, struct err *e)
 {
 	size_t all = 0;
-	(void)cudaGetLastError(); /* told here, not by the next launch */
+	(void)cudaGetLastError(); /* reported here, not by the next launch */
 	int rc = CUDA(cudaMemGetInfo(left, &all));
 	if (rc)
 		return rc;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* Batches as bytes, copied up while the device computes, and made into its input by a kernel.
+/* Batches as bytes: copied to the device while it computes, then converted by a kernel.
  *
  *     up       copy B ─────────┐ `copied`       copy C ─────────┐
  *     compute  … step A …      └─► images B ─► step B …         └─► images C ─► step C …
- *                                      │ `read`       ▲ copy of D into the same place waits
+ *                                      │ `read`       ▲ copy of D into the same buffer waits
  *
- * Two places take turns: one is read from while the other is filled. A place is filled behind the
- * kernel that read it last, and read behind the copies that filled it. The host's memory is not
- * copied first, unlike all other uploads': it is of host_alloc, and stays as it is until somebody
- * has waited for what comes behind the kernel, the step's result.
+ * Two buffers take turns: one is read while the other is filled. A buffer is filled after the
+ * kernel that read it last, and read after the copies that filled it. Unlike other uploads the data
+ * are not copied to a pinned slot first: they are in memory of host_alloc, and do not change until
+ * the host has waited for the step's result, which comes after the kernel.
  *
- * A batch that was not begun ahead is begun when it is wanted: the first one, and any that the
- * loader did not have ready. One that was begun and gave its place to others meanwhile (of an
+ * A batch that was not copied ahead is copied when it is needed: the first one, and any that the
+ * loader did not have ready. A batch that was copied ahead but overwritten meanwhile (by an
  * evaluation between two steps) is copied again. */
 #include "model/cuda/cuda.h"
 
 #include <assert.h>
 
-/* Of what a place holds: the table, and behind it the rest. */
+/* What a buffer holds: the table first, then the rest. */
 struct layout {
 	size_t one;                   /* values of a sample */
 	size_t moves, labels, pixels; /* where each begins */
@@ -72,7 +72,7 @@ static struct cuda_batch *find(struct cuda_device *d, const struct device_images
 	return NULL;
 }
 
-/* Into the place that was filled before the other. */
+/* Into the buffer that was filled less recently. */
 static int begin(struct cuda_device *d, const struct device_images *b, struct cuda_batch **out,
         struct err *e)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Convolutions. Parameters have PyTorch's order, (O, I, kh, kw); channels-last convolutions want
- * (O, kh, kw, I). So the weights are packed before the way there, used packed on the way back, and
- * their gradient is unpacked, added to what is there where steps accumulate.
+ * (O, kh, kw, I). So the weights are packed before the forward pass and used packed in the backward
+ * pass; their gradient is unpacked, and added to the old one if steps accumulate.
  *
  *     forward   w ─pack─► packed;  y = conv(x, packed);  y += b, relu
  *     backward  dpacked = filter(x, dy) ─unpack─► dw;  db = Σ dy;  dx = data(packed, dy)
  *
- * Plans are found and bound to their memory by prepare. The workspace is one for all convolutions
- * of a program, since they run one after the other; the first of them owns it. */
+ * prepare finds the plans and binds them to their memory. All convolutions of a program share one
+ * workspace, since they run one after the other; the first one owns it. */
 #include "model/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static struct conv_plan_shape shape_of(const struct op *op)
 	        .q = out[1]};
 }
 
-/* The library's failures in making a plan are the device's; that there is none is not. */
+/* A failure of the library is a failure of the device; that no plan exists is not. */
 static int told(struct cuda_device *d, const struct op *op, int rc, struct err *e)
 {
 	struct err first;

@@ -5,8 +5,8 @@
  *     convolution ─────┴► operation ─► graph ─► heuristics ─► configs ─► the first that suits
  *
  * The older calls with an algorithm each are deprecated, and do not tell how precise an algorithm
- * is. Engines of the graph carry notes on it, and a note decides: no engine whose sums depend on
- * timing, for a resumed run has the same bits; none that rounds its inputs unless the user said so.
+ * is. Engines of the graph have notes about it, and these decide: no engine whose sums depend on
+ * timing, so that a resumed run has the same bits; none that rounds its inputs without --tf32.
  *
  * What can fail: a shape for which no engine is left; memory, in the library. */
 #include "model/cuda/conv_plan.h"
@@ -16,7 +16,7 @@
 
 typedef cudnnBackendDescriptor_t desc;
 
-#define CONFIGS 16 /* of the heuristics' proposals: looked at, at most */
+#define CONFIGS 16 /* proposals of the heuristics that are tried, at most */
 _Static_assert(CONV_PLAN_PARTS >= 6 + 2 * (CONFIGS + 3), "a graph and two searches");
 
 static int fail(cudnnStatus_t s, const char *call, struct err *e)
@@ -197,9 +197,9 @@ static int config_suits(struct conv_plan *p, desc config, bool tf32, bool *suits
 	return drop_last(p, e);
 }
 
-/* A config that the library cannot make a plan of is passed over, whatever the library says about
- * it: the proposals are a guess, and an engine that is compiled only now may fail in ways of its
- * own. Of a device that is gone the next call tells. */
+/* A config that the library cannot make a plan of is skipped, whatever the error: the proposals are
+ * guesses, and an engine that is compiled at run time may fail in its own ways. If the device is
+ * gone, the next call reports it. */
 static int try_config(struct conv_plan *p, cudnnHandle_t h, desc config, int64_t workspace_max,
         bool *taken, struct err *e)
 {
@@ -253,7 +253,7 @@ static int search(struct conv_plan *p, cudnnHandle_t h, desc graph, cudnnBackend
 	return 0;
 }
 
-/* Nothing can be done about what cannot be destroyed. */
+/* Nothing can be done if a descriptor cannot be destroyed. */
 static void close_plan(struct conv_plan *p)
 {
 	while (p->n_parts > 0)

@@ -31,11 +31,10 @@ struct conv_plan {
 	struct conv_plan *next; /* owned */
 };
 
-/* The plan from the list, or a new one that is put into it. Of the engines that the library
- * proposes, its own order is kept and the first is taken that sums in the same order each time,
- * keeps the inputs' precision (tf32, which is one for the whole list, permits the tensor cores' 10
- * bits) and needs at most so much workspace. ERR_UNSUPPORTED when there is none. Other failures are
- * the library's, named in e. */
+/* The plan from the list, or a new one that is added to it. Takes the first engine, in the order
+ * that the library proposes, that sums in the same order each time, keeps the inputs' precision
+ * (tf32, which is the same for the whole list, permits TF32) and needs at most so much workspace.
+ * ERR_UNSUPPORTED: there is none. Other failures are the library's, named in e. */
 int conv_plan_get(const struct conv_plan **out, struct conv_plan **list, cudnnHandle_t h,
         enum conv_plan_kind kind, const struct conv_plan_shape *s, bool tf32, int64_t workspace_max,
         struct err *e) MUST_CHECK;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Between host and device, by way of pinned memory, piece by piece: a GPU reads the host's memory
- * by itself only where it cannot be moved, and what callers hand over is anyone's malloc.
+/* Copies between host and device, through pinned memory, piece by piece: a GPU can read host memory
+ * by itself only if it is pinned, and the callers' memory is not.
  *
  *     upload    memcpy to a slot ─► up: copy ─► `copied`           compute waits for the last copy
  *     add       memcpy to a slot ─► up: copy to the slot's device memory ─► compute: x += k·that
  *     download  down: copy to a slot ─► wait for `copied` ─► memcpy, while the next slots fill
  *
- * A slot is used again once its event says so. Copies begin behind all that compute was given so
- * far, so that nothing is written under a kernel that still reads it.
+ * A slot is reused once its event has happened. Copies begin after all work that compute was given
+ * so far, so that nothing is overwritten while a kernel still reads it.
  *
- * upload and download cannot say that they failed; the device remembers it. */
+ * upload and download cannot report a failure; the device remembers it. */
 #include "model/cuda/cuda.h"
 
 #include <string.h>
@@ -44,7 +44,7 @@ static int open_slots(struct cuda_device *d, struct err *e)
 	return rc;
 }
 
-enum { EVENTS = 13 }; /* that are not a slot's */
+enum { EVENTS = 13 }; /* events that do not belong to a slot */
 
 static void events_of(struct cuda_device *d, cudaEvent_t *out[EVENTS])
 {
@@ -133,14 +133,14 @@ void cuda_copy_close(struct cuda_device *d)
 	cuda_drop(d, d->batch_memory);
 }
 
-/* What comes next in a stream comes behind all that compute has been given. */
+/* Later work in the stream waits for all work that compute has been given. */
 static int behind_compute(struct cuda_device *d, cudaStream_t stream, struct err *e)
 {
 	int rc = CUDA(cudaEventRecord(d->fence, d->compute));
 	return rc ? rc : CUDA(cudaStreamWaitEvent(stream, d->fence, 0));
 }
 
-/* The next slot on the way up, filled. */
+/* The next slot of `up`, filled. */
 static int fill(struct cuda_device *d, const void *from, size_t bytes, struct cuda_slot **out,
         struct err *e)
 {
@@ -212,7 +212,7 @@ void cuda_download(struct device *dev, void *to, const void *from, size_t bytes)
 	struct cuda_device *d = cuda(dev);
 	struct err e;
 	if (cuda_enter(d, "download", &e) != 0 || download(d, to, from, bytes, &e) != 0)
-		memset(to, 0, bytes); /* never what the memory held before */
+		memset(to, 0, bytes); /* never the old content of the memory */
 }
 
 int cuda_add(struct device *dev, float *x, const float *host, size_t n, float k, struct err *e)

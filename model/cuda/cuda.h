@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Inside the GPU backend. A device has three streams:
  *
- *     up       host → device     ──copied──►  compute waits; measures what it copied
+ *     up       host → device     ──copied──►  compute waits; up measures what it copied
  *     compute  kernels, cuBLAS, cuDNN, in the program's order
- *     down     device → host     ◄──fence──  compute went so far
+ *     down     device → host     ◄──fence──  compute has come so far
  *
  * Nothing runs in the default stream, nothing is allocated between prepare and unprepare, and the
  * host waits only where it needs a number: for an event, never for a device.
  *
- * The first failure stays: every later call returns it, whatever it would have done. */
+ * The first failure stays: every later call returns it and does nothing. */
 #ifndef DUNLIN_MODEL_CUDA_CUDA_H
 #define DUNLIN_MODEL_CUDA_CUDA_H
 
@@ -23,33 +23,33 @@
 
 #define CUDA_SLOTS 4
 #define CUDA_SLOT_BYTES ((size_t)1 << 20)
-#define CUDA_ANSWERS 32 /* under way at once */
+#define CUDA_ANSWERS 32 /* that wait at the same time */
 #define CUDA_PINNED 64  /* blocks of host_alloc */
 #define CUDA_BLAS_BYTES ((size_t)32 << 20)
 #define CUDA_OPEN_BYTES \
 	(CUDA_BLAS_BYTES + (CUDA_SLOTS + 1) * CUDA_SLOT_BYTES) /* and small things */
 #define CUDA_CONV_BYTES ((int64_t)256 << 20) /* workspace of a convolution, at most */
 
-/* A piece of pinned memory on its way up or down. */
+/* A piece of pinned memory, for copies in one direction. */
 struct cuda_slot {
 	char *host;         /* owned, pinned, CUDA_SLOT_BYTES */
-	char *dev;          /* owned; up only: where what is added rests */
+	char *dev;          /* owned; up only: device memory for what is added */
 	cudaEvent_t copied; /* the host may use it again */
-	cudaEvent_t used;   /* up only: so may the copy to dev */
+	cudaEvent_t used;   /* up only: dev may be overwritten */
 };
 
 /* Results of a step: in device memory, and the same in pinned memory. */
 struct cuda_numbers {
-	double loss[2]; /* the sum, right answers */
+	double loss[2]; /* the sum, correct answers */
 	double squares;
 };
 
-/* What somebody is told when the stream down comes to it: first parts of the device's pinned memory
- * are copied to where they are wanted. */
+/* A done_cb that is called when the stream `down` reaches it; before that, parts of the device's
+ * pinned memory are copied to the caller's. */
 struct cuda_answer {
 	atomic_int state; /* enum answer_state */
 	struct {
-		void *to; /* borrowed until done_cb; NULL: nothing is to be copied */
+		void *to; /* borrowed until done_cb; NULL: nothing to copy */
 		const void *from;
 		size_t bytes;
 	} part[2];
@@ -57,7 +57,7 @@ struct cuda_answer {
 	void *arg;
 };
 
-/* What is measured of what is staged: in device memory, and the same in pinned memory. */
+/* Measurements of a staged vector: in device memory, and the same in pinned memory. */
 struct cuda_measured {
 	float sketch[KERNELS_SKETCH_BUCKETS];
 	double squares[DEVICE_GROUPS_MAX];
@@ -68,13 +68,13 @@ struct cuda_pinned {
 	size_t bytes;
 };
 
-/* What an update will add. From `stage` until an update has added it, which ends it for that part
- * and for what lies before; or until the next `stage`, which takes its place. */
+/* What an update will add. Valid from `stage` until an update has added it, which ends it for that
+ * part and for all before it, or until the next `stage`, which replaces it. */
 struct cuda_stage {
 	float *dev; /* owned: room of `bytes` */
 	size_t bytes;
-	const float *host;        /* borrowed: the n floats that are, or come, to dev; maybe gone */
-	size_t n, used;           /* the first `used` are not staged any more */
+	const float *host;        /* borrowed: the n floats that are copied to dev; may be freed */
+	size_t n, used;           /* the first `used` are no longer staged */
 	cudaEvent_t copied, read; /* in up; in compute, by the last update */
 
 	struct cuda_measured *found;      /* owned, device */
@@ -85,7 +85,7 @@ struct cuda_stage {
 
 /* A batch of bytes in device memory. */
 struct cuda_batch {
-	const uint8_t *held;      /* borrowed: whose pixels are, or come, there; NULL: nobody's */
+	const uint8_t *held;      /* borrowed: the batch's pixels, as its identity; NULL: none */
 	cudaEvent_t copied, read; /* in up; in compute, by the kernel */
 };
 
@@ -94,7 +94,7 @@ struct cuda_device {
 	int index;
 	bool tf32;
 	struct err first;  /* code 0: nothing has failed */
-	const char *where; /* borrowed; what it is busy with, for errors: a layer's name or "" */
+	const char *where; /* borrowed; for errors: the name of the layer that runs, or "" */
 	const char *what;  /* "forward", … */
 
 	cudaStream_t up, compute, down;
@@ -106,9 +106,9 @@ struct cuda_device {
 
 	struct cuda_slot to_device[CUDA_SLOTS], to_host[CUDA_SLOTS];
 	unsigned next_up;
-	cudaEvent_t fence;    /* recorded in compute, before a copy that must come after it */
+	cudaEvent_t fence;    /* recorded in compute, for a copy that must come after it */
 	cudaEvent_t uploaded; /* recorded in up */
-	cudaEvent_t answered; /* recorded in down, behind the numbers */
+	cudaEvent_t answered; /* recorded in down, after the numbers */
 	struct cuda_numbers *numbers;      /* owned, device */
 	struct cuda_numbers *numbers_host; /* owned, pinned */
 	double *parts;                     /* owned: KERNELS_SUM_BLOCKS */
@@ -145,14 +145,14 @@ static inline struct cuda_device *cuda(struct device *d)
 
 /* ---- device.c: errors */
 
-/* To be called first by every function that may fail: the calling thread works on this device. */
+/* Every function that may fail calls this first: binds the calling thread to this device. */
 int cuda_enter(struct cuda_device *d, const char *what, struct err *e) MUST_CHECK;
 
-/* Status to error. call is the text of the call; the words up to its bracket are told. */
+/* Status to error. call is the text of the call; the part before its bracket is printed. */
 int cuda_runtime(struct cuda_device *d, cudaError_t s, const char *call, struct err *e) MUST_CHECK;
 int cuda_blas(struct cuda_device *d, cublasStatus_t s, const char *call, struct err *e) MUST_CHECK;
 int cuda_dnn(struct cuda_device *d, cudnnStatus_t s, const char *call, struct err *e) MUST_CHECK;
-/* The failure that was first, which from now on is this one unless there was another. */
+/* Records a failure unless there was one before; returns the first one. */
 int cuda_fail(struct cuda_device *d, const struct err *first, struct err *e);
 
 #define CUDA(call) cuda_runtime(d, call, #call, e)
@@ -167,7 +167,7 @@ int cuda_idle(struct cuda_device *d, struct err *e) MUST_CHECK;
 /* Device memory; *p is NULL afterwards if there was none, which is an error but not a lasting one.
  */
 int cuda_take(struct cuda_device *d, void **p, size_t bytes, struct err *e) MUST_CHECK;
-/* Which nobody uses any more: it may be given to another at once. NULL is nothing. */
+/* Frees a piece that is no longer used: it may be reused at once. NULL is allowed. */
 void cuda_drop(struct cuda_device *d, void *p);
 /* Room for pieces together, each of which counts as cuda_room says. *left is what the GPU has, when
  * that is not enough. */
@@ -224,7 +224,7 @@ int cuda_stage_used(struct cuda_device *d, const float *host, size_t n, struct e
 /* So that two batches of that program can be there: the bytes, and the room. */
 size_t cuda_batch_bytes(const struct program *p);
 int cuda_batch_room(struct cuda_device *d, const struct program *p, struct err *e) MUST_CHECK;
-/* What was begun ahead is not to be used: its memory may become another batch's. */
+/* Forgets what was copied ahead: its memory may soon hold another batch. */
 void cuda_batch_forget(struct cuda_device *d);
 int cuda_images_ahead(struct device *d, const struct device_images *b, struct err *e);
 int cuda_images(struct device *d, struct program *p, const struct device_images *b, struct err *e);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* The GPU backend's table, and a device's life: open, memory, failures, close.
+/* The GPU backend's table, and the life of a device: open, memory, failures, close.
  *
  * The happy path: open finds the device and makes streams, handles and pinned memory; graph.c
- * reserves what a model needs (run.c works it out) and takes its vectors by alloc; prepare makes
- * the plans; then step follows step and takes nothing.
+ * reserves what a model needs (run.c computes it) and takes its vectors by alloc; prepare makes the
+ * plans; after that, steps allocate nothing.
  *
- * What can fail: any call, since a GPU may be absent, full, or fall off the bus. Memory that is not
- * there is told with its size and leaves the device as it was. Every other failure is kept and
- * given to whoever asks afterwards, for after it no result of the device can be trusted. */
+ * What can fail: any call, since a GPU may be absent, full, or fall off the bus. A lack of memory
+ * is reported with its size and leaves the device as it was. Every other failure is kept and
+ * returned by all later calls, because no result of the device can be trusted after it. */
 #include "model/cuda/cuda.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CAPABILITY_LEAST 75 /* of what the kernels are built for */
+#define CAPABILITY_LEAST 75 /* the lowest that the kernels are built for */
 
 extern const struct backend dunlin_backend;
 
@@ -72,7 +72,7 @@ int cuda_enter(struct cuda_device *d, const char *what, struct err *e)
 	return CUDA(cudaSetDevice(d->index));
 }
 
-/* All of them, whatever the others say: what comes next is that their memory goes. */
+/* Waits for all streams even if one fails: their memory is freed next. */
 int cuda_idle(struct cuda_device *d, struct err *e)
 {
 	cudaStream_t const streams[] = {d->up, d->compute, d->down};
@@ -97,7 +97,7 @@ static void *alloc(struct device *dev, size_t bytes)
 	return p;
 }
 
-/* Whoever still reads or writes it comes first. */
+/* Work that still reads or writes it must end first. */
 static void release(struct device *dev, void *p)
 {
 	struct cuda_device *d = cuda(dev);
@@ -201,7 +201,7 @@ static int open_device(struct device **out, const struct device_config *c, struc
 		return rc;
 	}
 	size_t left;
-	(void)cudaGetLastError(); /* of an earlier device: not to be told by this one's launches */
+	(void)cudaGetLastError(); /* an earlier device's: not for this one's launches */
 	rc = cuda_enter(d, "open", e);
 	if (rc == 0)
 		rc = cuda_reserve(d, CUDA_OPEN_BYTES, &left, e);

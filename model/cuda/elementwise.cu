@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels that treat each element, or each element of a row, by itself; one thread walks over
- * elements that lie a whole grid apart, so that neighbours read neighbours. */
+/* Kernels that compute each element, or each element of a row, by itself. One thread handles
+ * elements that lie a whole grid apart, so that neighbouring threads read neighbouring memory. */
 #include "model/cuda/launch.cuh"
 
 #include "model/device/dropout.h"

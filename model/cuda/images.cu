@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Bytes to floats, mirrored, resized and shifted on the way, as model/data/augment.c does it: each
- * value by the same operations in the same order, each rounded by itself (the compiler must not
- * make one of two), so that a sample is the same to the bit wherever it is made. That holds for a
- * CPU whose compiler does not join operations either; where it does, resized samples differ by a
- * few of the last bits, all others by none.
+ * value by the same operations in the same order, each rounded by itself (no fused multiply-add).
+ * So a sample has the same bits wherever it is made, unless the CPU's compiler fuses operations:
+ * then resized samples differ in the last few bits, all others not at all.
  *
- * A block walks over one sample at a time, so that a sample's divisions are done once by a thread
- * and not for each value. Threads are neighbours in the output; what they read is near. */
+ * A block handles one sample at a time, so that each thread does the divisions of a sample once and
+ * not for each value. Neighbouring threads write neighbouring values and read nearby ones. */
 #include "model/cuda/launch.cuh"
 
 #include "model/data/move.h"
 
-#define ROUNDS 4           /* values of a sample that a thread makes, or somewhat more */
+#define ROUNDS 4           /* values of a sample that a thread computes, about */
 #define SAMPLES_MAX 65535u /* of a grid's second side */
 
-/* Where output coordinates lie in the source, along one axis: first + out × step. */
+/* Maps output coordinates to the source, along one axis: first + out × step. */
 struct axis {
 	double first, step;
 };
@@ -28,7 +27,7 @@ static __device__ struct axis axis_of(int64_t shift, double zoom, uint32_t size)
 	return a;
 }
 
-/* The neighbour before such a place, and the weight of the one after it. */
+/* The neighbour before such a coordinate, and the weight of the one after it. */
 struct tap {
 	int64_t at;
 	float weight;

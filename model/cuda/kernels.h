@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The plugin's own kernels, as plain C functions that launch them. Each only puts work into the
- * stream and gives the launch's status; none waits, allocates, or uses atomics, so the same input
- * gives the same bits. Pointers are device memory. Tensors have less than 2^31 elements (prepare
- * sees to it); flat vectors may have more. */
+ * stream and returns the launch's status. None waits or allocates. None uses atomics, so the same
+ * input gives the same bits. Pointers are device memory. Tensors have less than 2^31 elements
+ * (prepare checks it); flat vectors may have more. */
 #ifndef DUNLIN_MODEL_CUDA_KERNELS_H
 #define DUNLIN_MODEL_CUDA_KERNELS_H
 
@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-/* Of a sum over a flat vector: the same on every device, so that they round alike. */
+/* Blocks of a sum over a flat vector: the same on every device, so that all round alike. */
 #define KERNELS_SUM_BLOCKS 128
 #define KERNELS_SKETCH_PARTS 64
 #define KERNELS_SKETCH_BUCKETS 256 /* agent/base/sketch_hash.h's */
@@ -90,7 +90,7 @@ cudaError_t kernel_global_pool_back(float *dx, const float *dy, const float *x, 
 
 /* ---- loss: rows of logits z (rows, classes), of which the first count are counted. dz may be
  * NULL. losses and hits are scratch of rows elements each; sum[0] becomes the sum of the losses,
- * sum[1] the number of right answers. */
+ * sum[1] the number of correct answers. */
 
 cudaError_t kernel_loss(const float *z, const int32_t *labels, uint32_t rows, uint32_t count,
         uint32_t classes, float scale, float *dz, double *losses, int32_t *hits, double *sum,
@@ -125,8 +125,8 @@ cudaError_t kernel_add_scaled(float *x, const float *h, size_t n, float k, cudaS
 
 /* ---- what peers are given */
 
-/* n words of bf16, rounded as by net/bulk/convert.h, and as many zeros as fill the last word of
- * out. */
+/* n parameters as bf16, rounded as by net/bulk/convert.h; the last word of out is filled with
+ * zeros. */
 cudaError_t kernel_pack_bf16(uint32_t *out, const float *x, size_t n, cudaStream_t s);
 /* sketch (KERNELS_SKETCH_BUCKETS) as by sketch_add of gossip/policy/sketch.h, but for the order of
  * the additions, which are in double. Of n floats, or as kernel_pack_bf16 made them. parts has room

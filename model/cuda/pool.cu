@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Pools. The way there has one thread for each output, the way back one for each input, which
- * gathers from every window that covers it: no two threads write to one place, and the sums keep
- * their order. */
+/* Pools. The forward pass has one thread for each output. The backward pass has one for each input,
+ * which gathers from every window that covers it: no two threads write to one place, and the sums
+ * keep their order. */
 #include "model/cuda/launch.cuh"
 
-/* Where element i of (batch, h, w, c) is. */
+/* The coordinates of element i of (batch, h, w, c). */
 struct place {
 	uint32_t c, x, y, n;
 };

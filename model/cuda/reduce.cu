@@ -46,7 +46,7 @@ static __global__ void loss_rows(const float *__restrict__ z, const int32_t *__r
 			top = z[c];
 			best = c;
 		}
-	/* The first of the greatest, wherever it was seen. */
+	/* The first of the largest values, whichever thread has it. */
 	for (unsigned o = WARP / 2; o > 0; o /= 2) {
 		float other = __shfl_xor_sync(0xffffffffu, top, o);
 		uint32_t where = __shfl_xor_sync(0xffffffffu, best, o);
@@ -167,7 +167,7 @@ cudaError_t kernel_column_sum(float *out, const float *y, uint32_t rows, uint32_
 	return cudaGetLastError();
 }
 
-/* As many blocks as the length asks for, and nothing else: always the same sum. */
+/* The number of blocks depends on the length alone: always the same sum. */
 cudaError_t kernel_sum_squares(const float *x, size_t n, double *parts, double *sum, cudaStream_t s)
 {
 	const size_t wanted = n / BLOCK + 1;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* A program on a GPU: its ops one after the other in the compute stream. Products by cuBLAS,
+/* A program on a GPU: its ops one after the other in the compute stream. Multiplication by cuBLAS,
  * convolutions by cuDNN (conv.c), the rest by kernels of our own.
  *
- * prepare takes what the steps need; a step only launches. The masks of fused relus are passes of
- * their own, except in the pools, which write their gradient anyway. */
+ * prepare takes the memory that steps need; a step only launches. The masks of fused ReLUs are
+ * separate passes, except in the pools, which apply them while they write their gradient. */
 #include "model/cuda/cuda.h"
 
 #include "agent/base/rng.h"
@@ -125,14 +125,14 @@ static int prepare_shared(struct cuda_device *d, const struct program *p, struct
 	return rc ? rc : cuda_stage_room(d, s.params, e);
 }
 
-/* What prepare will take, with the plans made that tell it. A gradient is wanted of the inputs of
- * all ops but the first: where that is not so a little too much is reserved, no more. */
+/* The memory that prepare will take; makes the plans to find out. Assumes that the inputs of all
+ * ops but the first need a gradient: if not, a little too much is reserved. */
 static int count(
         struct cuda_device *d, const struct program *p, struct device_room *r, struct err *e)
 {
 	const struct shared s = shared_of(p);
 	size_t space = 0;
-	/* And what is copied or staged. */
+	/* Also for snapshots and for what is staged. */
 	r->fixed = cuda_room(s.columns) + 2 * cuda_room(s.params);
 	r->wanted += cuda_room(s.losses) + cuda_room(cuda_batch_bytes(p));
 	for (int i = 0; i < p->n_ops; i++) {
@@ -183,8 +183,8 @@ int cuda_prepare(struct device *dev, struct program *p, struct err *e)
 	return rc;
 }
 
-/* ---- dense: y = x Wᵀ + b, W (out, in). cuBLAS counts columns first: a row-major (r, c) is its
- * column-major (c, r), so each product is written transposed. */
+/* ---- dense: y = x Wᵀ + b, W (out, in). cuBLAS is column-major: a row-major (r, c) is its
+ * column-major (c, r), so each multiplication is written transposed. */
 
 struct dense {
 	int rows, in, out;
@@ -267,7 +267,7 @@ static int simple_forward(
 	}
 }
 
-/* masked: the pass that wrote dx has masked it too. */
+/* masked: the kernel that wrote dx has applied the mask, too. */
 static int simple_backward(
         struct cuda_device *d, const struct program *p, struct op *op, bool *masked, struct err *e)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A copy of the parameters for the flock, while training goes on. It is made as the wire wants it
- * before it leaves the device, so that nothing else crosses the bus.
+/* A copy of the parameters for a peer, while training goes on. It is rounded to the wire format on
+ * the device, so that fewer bytes cross the bus.
  *
  *     compute  … step ─► round into `snap`, sketch ─► step ─► step …
  *                              │ `snapped`            ▲ `sent`: the next may overwrite them
@@ -24,7 +24,7 @@ int cuda_snapshot_room(struct cuda_device *d, size_t bytes, struct err *e)
 	return rc;
 }
 
-/* In compute: what is to be sent, as it is now. */
+/* In compute: rounds the parameters as they are now. */
 static int make(struct cuda_device *d, const struct device_copy *c, size_t bytes, struct err *e)
 {
 	int rc = CUDA(cudaStreamWaitEvent(d->compute, d->sent, 0));

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of the host's that the device copies from and to by itself, and what an update adds while
- * it is at the parameters anyway.
+/* Host memory that the device copies from and to by itself, and the difference that an optimizer
+ * step adds in its own pass.
  *
  *     up       copy to `dev` ─► `copied`, squares, sketch ─► `measured`    the next copy
  *     compute  forward, backward, …  └─► update: w += k·dev ─► `read` ──────────┘
  *     down                                        copy of both ◄─ `measured` ─► an answer
  *
- * stage only begins the copy, a whole forward and backward before the update wants it; so when the
- * update waits for `copied`, to give the host its memory back, that has long happened.
+ * stage only begins the copy, usually a whole forward and backward pass before the update needs it.
+ * So the update hardly ever waits for `copied`, after which the host may reuse its memory.
  *
- * Each float is added once. What an update has added is not staged any more, nor what lies before
- * it; and the next stage takes the place of whatever is left. So an update that never came is in
- * nobody's way. An address outside of what is staged is refused before anything is launched.
+ * Each float is added once. What an update has added is no longer staged, nor is anything before
+ * it; the next stage replaces whatever is left. So a stage that no update used does no harm. An
+ * address outside of what is staged is refused before anything is launched.
  *
- * What is staged is measured in the stream that has copied it, beside what compute is at; so
- * whether it is to be added at all can be decided long before an update wants it. */
+ * What is staged is measured in the stream that copied it, beside the work of compute. So the host
+ * can decide whether to add it at all before an update needs it. */
 #include "model/cuda/cuda.h"
 
 #include <assert.h>
 
 static bool inside(const void *p, size_t bytes, const void *range, size_t range_bytes)
 {
-	uintptr_t at = (uintptr_t)p - (uintptr_t)range; /* of what lies before: huge */
+	uintptr_t at = (uintptr_t)p - (uintptr_t)range; /* before range: wraps to a huge value */
 	return at <= range_bytes && bytes <= range_bytes - at;
 }
 
@@ -55,7 +55,7 @@ void *cuda_host_alloc(struct device *dev, size_t bytes)
 	bytes = bytes ? bytes : 1;
 	cudaError_t s = cudaMallocHost(&p, bytes);
 	if (s == cudaErrorMemoryAllocation) {
-		(void)cudaGetLastError(); /* told by NULL, not by the next launch */
+		(void)cudaGetLastError(); /* reported by NULL, not by the next launch */
 		return NULL;
 	}
 	if (cuda_runtime(d, s, "cudaMallocHost", e) != 0)
@@ -64,7 +64,7 @@ void *cuda_host_alloc(struct device *dev, size_t bytes)
 	return p;
 }
 
-/* Whoever still reads or writes it comes first. */
+/* Work that still reads or writes it must end first. */
 void cuda_host_release(struct device *dev, void *p)
 {
 	struct cuda_device *d = cuda(dev);
@@ -158,7 +158,7 @@ int cuda_stage(struct device *dev, const struct device_stage *m, struct err *e)
 		return err_set(e, ERR_BUSY, "no room to stage %zu floats", m->n);
 	if (a && !measurable(m))
 		return err_set(e, ERR_INVALID, "what is measured is not what is staged");
-	rc = CUDA(cudaEventSynchronize(s->copied)); /* of what nobody wanted: its owner's again */
+	rc = CUDA(cudaEventSynchronize(s->copied)); /* an unused stage: its memory is free */
 	if (rc == 0)
 		rc = CUDA(cudaStreamWaitEvent(d->up, s->read, 0));
 	if (rc == 0)
@@ -173,7 +173,7 @@ int cuda_stage(struct device *dev, const struct device_stage *m, struct err *e)
 	return rc || !a ? rc : answer(d, m, a, e);
 }
 
-/* Of a float in what is staged; of what lies before that: huge. */
+/* The index of a float in what is staged; huge if it lies before that. */
 static size_t place(const struct cuda_stage *s, const float *host)
 {
 	return ((uintptr_t)host - (uintptr_t)s->host) / sizeof *host;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What changes the parameters: the optimisers' steps, and what peers have to add. */
+/* What changes the parameters: optimizer steps, and the differences from peers. */
 #include "model/cuda/launch.cuh"
 
-/* Never one operation with one rounding: peers that add and take away the same must agree. */
+/* Never a fused multiply-add: two peers that add and subtract the same must get the same bits. */
 static __device__ float plus(float x, float k, float h)
 {
 	return __fadd_rn(x, __fmul_rn(k, h));

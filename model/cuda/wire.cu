@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What peers are given, made on the device so that only that crosses the bus: parameters as bf16,
- * and their sketch; and a sketch of what they have given. */
+/* What is sent to peers, computed on the device so that only that crosses the bus: parameters as
+ * bf16, and their sketch; and a sketch of what peers sent. */
 #include "agent/base/sketch_hash.h"
 #include "model/cuda/launch.cuh"
 
@@ -11,7 +11,7 @@ static_assert(SKETCH_BUCKETS == BLOCK, "a thread sums a bucket");
 #define INFINITE 0x7f800000u
 #define QUIET 0x00400000u
 
-/* The nearest bf16, ties to even: bit by bit what net/bulk/convert_loops.c makes of it. */
+/* The nearest bf16, ties to even: the same bits as net/bulk/convert_loops.c gives. */
 static __device__ uint32_t bf16(float x)
 {
 	uint32_t u = __float_as_uint(x);
@@ -20,7 +20,7 @@ static __device__ uint32_t bf16(float x)
 	return (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
 }
 
-/* Two to a thread, so that all writes are of whole words; behind an odd last one comes a zero. */
+/* Two for each thread, so that all writes are whole words; after an odd last one comes a zero. */
 static __global__ void pack_bf16(uint32_t *__restrict__ out, const float *__restrict__ x, size_t n)
 {
 	EACH_OF_MANY (i, (n + 1) / 2) {
