@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Two threads of a transfer's own, one for each direction, on a blocking socket. Why this way: a
+/* A transfer has two threads of its own, one for each direction, on a blocking socket. Why: a
  * direction is then a plain loop (next chunk, send it; read, take it) with no state between calls
- * and no queue between threads; the two directions share nothing but the socket, so sealing and
- * opening run on two cores where there are two; waiting for the peer is the kernel's business; and
- * the loop's thread does nothing at all until the end. An agent has one exchange at a time, so
- * there are never more than two such threads to speak of, and starting them costs microseconds
- * beside the milliseconds of a transfer. A pool shared between transfers would need chunks handed
- * over between threads, and would gain nothing.
+ * and no queue between threads. The two directions share only the socket, so sealing and opening
+ * can use two cores. The kernel waits for the peer, and the loop's thread does nothing until the
+ * end. An agent has one exchange at a time, so there are few such threads, and starting them takes
+ * microseconds beside the milliseconds of a transfer. A thread pool would need queues of chunks
+ * between threads, and would gain nothing.
  *
  * The happy path: bulk_start makes both directions' keys and buffers and starts the threads; the
  * sender ends when the kernel has taken END, the receiver when END has come and all is checked. The
@@ -152,7 +151,7 @@ static void closed(uv_handle_t *h)
 		free(b);
 }
 
-/* Of an orderly end the kernel sends what it still holds; of any other nothing. */
+/* After an orderly end the kernel sends what it still holds, after any other end nothing. */
 static void close_socket(struct bulk *b)
 {
 	if (atomic_load(&b->failed)) {

@@ -52,6 +52,6 @@ float *convert_vector(size_t n)
 	bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
 	float *v = aligned_alloc(HUGE_PAGE, bytes);
 	if (v)
-		madvise(v, bytes, MADV_HUGEPAGE); /* a wish: small pages do as well */
+		madvise(v, bytes, MADV_HUGEPAGE); /* a hint: small pages work as well */
 	return v;
 }

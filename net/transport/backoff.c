@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Addresses that could not be reached: 1 s, 2 s, 4 s … up to a minute, each with jitter, so that a
- * flock does not knock all at once. Bounded: the one least recently used is forgotten. */
+/* Addresses that could not be reached wait 1 s, 2 s, 4 s … up to a minute, with jitter, so that the
+ * agents of a flock do not all dial at once. Bounded: the least recently used one is forgotten. */
 #include "net/transport/transport_internal.h"
 
 #include <sodium.h>

@@ -9,8 +9,8 @@
  * one, as there are fewer slots than addresses. Forgetting refills a purse: somebody with thousands
  * of addresses gains by that, and meets the purses of all instead.
  *
- * The worst that strangers do with these is to use up what strangers may have: newcomers then wait,
- * those who are connected already never notice. */
+ * At worst strangers use up the whole budget of strangers: newcomers then wait, but established
+ * connections are not affected. */
 #include "net/transport/budget.h"
 
 #include <assert.h>

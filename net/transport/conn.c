@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* One connection from its first byte to its last.
  *
- * A bulk connection says a token instead, and then its socket is handed out.
+ * The happy path: a control connection is dialled, shakes hands (handshake.c), carries frames, and
+ * ends with BYE and END. A bulk connection sends a token instead of a handshake; then its socket is
+ * handed out. If anything fails the connection is closed, and what was queued on it is dropped:
+ * membership repeats itself.
  *
- * A peer may have several addresses. They are dialled one after the other, and what waits moves
- * along: at once where one refuses, after a second where it is silent, so that a dead one costs
- * less than a message's patience. A race of all at once would open connections only to close them;
- * the membership core puts the address that last worked first, so the second is rarely needed.
+ * A peer may have several addresses. They are dialled one after the other, and queued messages move
+ * along: at once if an address refuses, after DIAL_NEXT_MS if it is silent, so that a dead address
+ * does not use up the time that a message may wait. Dialling all at once would open connections
+ * only to close them; the membership core puts the address that worked last first.
  *
- * A control connection dials, shakes hands (handshake.c), carries frames, and ends with BYE and
- * END. Whatever goes wrong, it is closed, and what was queued on it is dropped: membership repeats
- * itself.
- *
- * Reads ask for exactly what the opening still lacks, so nothing of the frames behind it is ever
- * read into the wrong buffer. */
+ * Reads ask for exactly what the opening still lacks, so no byte of the frames after it is read
+ * into the wrong buffer. */
 #include "net/transport/transport_internal.h"
 
 #include <errno.h>
@@ -26,10 +25,10 @@
 #define PENDING_MAX 64             /* messages that wait for one connection */
 #define QUEUE_BYTES_MAX (1u << 20) /* written but not yet taken by the kernel */
 #define DIAL_MS BUDGET_HANDSHAKE_MS
-#define DIAL_NEXT_MS 1000 /* without an answer: another address of the same peer is tried */
-#define STUCK_MS 30000 /* a peer that takes nothing for so long is gone */
+#define DIAL_NEXT_MS 1000 /* without an answer: try another address of the same peer */
+#define STUCK_MS 30000    /* a peer that reads nothing for so long is lost */
 #define BYE_MS 2000
-#define QUIET_MS 15000 /* then a ping, to find out what TCP has not noticed */
+#define QUIET_MS 15000 /* of silence: then a ping, to find out what TCP has not noticed */
 
 struct write {
 	uv_write_t req; /* first */
@@ -446,7 +445,7 @@ struct peer_addrs conn__where(const struct conn *c)
 		out.at[out.n++] = c->remote;
 		return out;
 	}
-	/* The one that it dialled from, if it is among them, leads back most likely. */
+	/* Prefer the address that it dialled from, if it is among them. */
 	for (int pass = 0; pass < 2 && c->peer_dialable; pass++)
 		for (int i = 0; i < c->advertised.n; i++) {
 			const struct peer_addr *a = &c->advertised.at[i];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How two agents that have never met come to trust each other.
+/* The handshake: two agents prove the flock's secret and their identities to each other.
  *
  * The happy path of a control connection:
  *
@@ -9,10 +9,11 @@
  *       opening 3: s, se + HELLO (… identity) ►          alike; both split, frames from here on
  *       FRAME_MESSAGE … ◄►  and in the end BYE, END
  *
- * How it fails. Before the psk is proven: without a byte, so that a stranger learns nothing; the
- * dialler is told by the silence. After it: in words (REFUSE in place of a HELLO, BYE in a frame).
- * A byte that does not fit where it stands, a limit, a time that is over: the connection is closed,
- * nothing else. What was queued on a connection that goes is dropped: membership repeats itself. */
+ * How it fails. Before the psk is proven: the listener sends nothing, so that a stranger learns
+ * nothing; the dialler concludes from the silence. After it: by a message with a reason (REFUSE
+ * instead of a HELLO, BYE in a frame). On an unexpected byte, an exceeded limit or a timeout the
+ * connection is closed without a message. What was queued on it is dropped: membership repeats
+ * itself. */
 #include "net/transport/transport_internal.h"
 
 #include <sodium.h>

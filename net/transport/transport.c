@@ -133,7 +133,7 @@ void transport__up(struct transport *t, struct conn *c)
 		        t->config.callbacks.arg, &c->id, c->initiator ? &c->remote : &none);
 }
 
-/* Somebody who has another address to try need not hear of it. */
+/* Not worth a line while there is another address to try. */
 static void explain(struct transport *t, struct conn *c, enum conn_state was, bool next)
 {
 	char a[64];
@@ -178,7 +178,7 @@ void transport__down(struct transport *t, struct conn *c, enum conn_state was)
 		return;
 	bool next = conn__dial_next(c);
 	if (c->role == CONN_BULK) {
-		/* What failed at once transport_bulk has said; then there is no cipher yet. */
+		/* transport_bulk has reported an immediate failure; then there is no cipher yet. */
 		if (!next && !c->handed_out && c->aead && cb->bulk_cb)
 			cb->bulk_cb(cb->arg, &c->id, c->bulk_exchange, -1, true, NULL, NULL);
 		return;
@@ -258,7 +258,7 @@ static void session_message(struct transport *t, struct conn *c, const struct wi
 		if (cb->exchange_cb && !t->closing)
 			cb->exchange_cb(cb->arg, &c->id, &m->exchange);
 	} else if (m->kind == WIRE_BYE) {
-		/* Of SELF we have spoken ourselves. */
+		/* SELF was logged by meet_ourselves. */
 		if (m->refusal.why != WHY_DUPLICATE && m->refusal.why != WHY_LEAVING &&
 		        m->refusal.why != WHY_SELF)
 			transport__say(
@@ -272,7 +272,7 @@ void transport__received(struct transport *t, struct conn *c, const uint8_t *byt
 {
 	struct wire_message m;
 	struct err e = {0};
-	/* Whom the lists forbid is told so, and is not heard until it has gone. */
+	/* A peer that the lists forbid was told so; its messages are ignored until it is gone. */
 	if (!transport__permits(t, &c->id))
 		return;
 	int rc = wire_decode(bytes, len, &m, &e);
@@ -287,7 +287,7 @@ void transport__received(struct transport *t, struct conn *c, const uint8_t *byt
 		session_message(t, c, &m);
 		return;
 	}
-	/* Where an answer would find it: what it says, or where it dialled from. */
+	/* Where an answer can be sent: its advertised address, or where it dialled from. */
 	struct peer_addrs where = conn__where(c);
 	struct peer_addr from = where.n > 0 ? where.at[0] : c->remote;
 	on_message(t, &c->id, &from, CHANNEL_STREAM, &m);
