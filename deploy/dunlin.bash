@@ -6,7 +6,7 @@ _dunlin()
 	local cur=${COMP_WORDS[COMP_CWORD]} line candidates=()
 	local words=("${COMP_WORDS[@]:1:COMP_CWORD}")
 	COMPREPLY=()
-	# bash splits --flag=value at the =, and so must be told what it belongs to.
+	# bash splits --flag=value into three words: pass the flag and the value without the =.
 	if [[ $cur == = ]]; then
 		cur=
 		words[-1]=

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-# A line plot (SVG) of a column of `dunlin top --log`, one line for each agent, over the time.
+# A line plot (SVG) of a column of `dunlin top --log` over time, one line for each agent.
 #
 #     awk -f deploy/plot.awk -v y=loss -v title='training loss' [-v events=FILE] top.tsv >loss.svg
 #
-# y may be a sum (bytes_sent+net_bytes_sent), which is multiplied by scale. Only what an agent said
-# while it was up is drawn. A file of events has lines of a time and a text, with a tab between
-# them: each is a vertical line.
+# y may be a sum (bytes_sent+net_bytes_sent), which is multiplied by scale. Only lines of
+# agents that are up are drawn. A file of events has lines with a time, a tab and a text: each is
+# drawn as a vertical line.
 
 BEGIN {
 	FS = "\t"
@@ -56,7 +56,7 @@ function escaped(s) {
 	return s
 }
 
-# The distance of some five ticks: 1, 2 or 5 and zeros.
+# The distance between about five ticks: 1, 2 or 5 times a power of ten.
 function tick(range,  raw, p) {
 	raw = range / 5
 	p = 1

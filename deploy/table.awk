@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-# The table of a run, by the last that each agent has said in the log of `dunlin top`.
+# The table of a run, from the last line of each agent in the log of `dunlin top`.
 #
 #     awk -F'\t' -f deploy/table.awk FATES top.tsv
 #
-# FATES has a line for each agent: its name, what became of it, and the accuracies of its local and
-# of the merged model, as far as it has told them at its end (- or nothing otherwise), in percent:
-# those may come after its last line in the log.
+# FATES has a line for each agent: its name, how it ended, and the accuracies of its local and of
+# the merged model in percent, if the agent printed them at its end (else - or nothing). They may
+# be newer than its last line in the log.
 
 function percent(x) { return x == "-" || x == "" ? "-" : sprintf("%.2f %%", 100 * x) }
 function bytes(n) {
@@ -27,7 +27,7 @@ NR == FNR {
 FNR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
 {
 	for (column in at) {
-		# What it once knew it still knows.
+		# A value that is missing later stays as it was.
 		if ($(at[column]) != "-" || !(($2, column) in last))
 			last[$2, column] = $(at[column])
 	}

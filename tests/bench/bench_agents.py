@@ -25,7 +25,7 @@ class Failed(Exception):
 
 
 def clean_env():
-    """Without the settings of whoever runs this."""
+    """The environment without the caller's own settings."""
     return {k: v for k, v in os.environ.items() if not k.startswith(("DUNLIN_", "OMP_"))}
 
 
@@ -40,7 +40,7 @@ def interrupted(number, frame):
 
 
 def end_on_signals():
-    """SIGTERM and SIGHUP end this as Ctrl-C does: by way of every `with` and `finally`."""
+    """SIGTERM and SIGHUP end this as Ctrl-C does: through every `with` and `finally`."""
     signal.signal(signal.SIGTERM, interrupted)
     signal.signal(signal.SIGHUP, interrupted)
 
@@ -189,14 +189,14 @@ def finished(status):
 
 
 def mean_and_error(values):
-    """Mean and standard error; the latter is None of one value alone."""
+    """Mean and standard error; the error of a single value is None."""
     if len(values) < 2:
         return values[0], None
     return statistics.mean(values), statistics.stdev(values) / len(values) ** 0.5
 
 
 def bar(name, value, sign, bound, digits=2):
-    """What is printed is what is compared: rounded towards the worse."""
+    """Prints a bar. The printed value is the one that is compared: rounded towards the worse."""
     import math
     scale = 10 ** digits
     value = (math.floor if sign == ">=" else math.ceil)(value * scale) / scale

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What a flock costs an agent, in steps, memory and time: the parts of bench-gossip that are not
-about accuracy. Who is compared is pinned to a core of its own where there are two.
+about accuracy. Agents that are compared are pinned to a core each, if there are two.
 """
 import contextlib
 import json
@@ -19,7 +19,7 @@ FOR_EVER = ["--epochs", 100000, "--eval-epochs", 1000, "--checkpoint-seconds", 0
 
 
 def on_core(number):
-    """What goes before a command that is to run on this core alone."""
+    """The prefix of a command that must run on this core alone."""
     cores = sorted(os.sched_getaffinity(0))
     return ["taskset", "-c", str(cores[number])] if len(cores) > number else []
 
@@ -44,8 +44,8 @@ HOSTS = ["meeting", "stopped", "cut", "drips", "good"]
 
 
 def stall_alone(options, links):
-    """With another agent on the other core, which it does not know: the processor is shared as
-    below."""
+    """Another agent, unknown to it, runs on the other core, so that the processor is shared as in
+    stall_with_peers."""
     with Flock(options.dunlin) as flock:
         other = flock.start("drips", *MLP, before=[*links.at("drips"), *on_core(1)])
         good = flock.start("good", *MLP, before=[*links.at("good"), *on_core(0)])
@@ -56,9 +56,9 @@ def stall_alone(options, links):
 
 
 def stall_with_peers(options, links):
-    """The same with three peers that go bad while all exchange. The one that drips trains on; the
-    one that is cut off is stopped as well, which nobody can see and which leaves the processor to
-    the other two."""
+    """The same with three peers that go bad while all exchange. The one with the slow link goes on
+    training. The one that is cut off is also stopped: nobody can see that, and it leaves the
+    processor to the other two."""
     with Flock(options.dunlin) as flock:
         def start(name, core):
             return flock.start(name, *meeting, *MLP, "--gate", "always",
@@ -109,8 +109,8 @@ CNN = ["--model", "cnn", "--batch", 32, "--threads", 1, *FOR_EVER, "--gate", "ev
 
 
 def pair(options, silence_s):
-    """Steps per second of two agents that exchange after so many seconds without, and how often
-    they do."""
+    """Steps per second of two agents that exchange after so many seconds without an exchange, and
+    the number of exchanges per second."""
     with Flock(options.dunlin) as flock:
         meeting = flock.meet()
         both = [flock.start(f"a{i}", *meeting, *CNN, "--silence-seconds", silence_s,
@@ -134,7 +134,7 @@ def pair(options, silence_s):
 def overhead(options):
     without, with_them, made = [], [], []
     for n in range(ROUNDS):
-        # Whoever comes second profits from nothing: the order changes.
+        # The order alternates, so that neither profits from being second.
         for silence in ((0, 1) if n % 2 else (1, 0)):
             steps, exchanges = pair(options, silence)
             (with_them if silence else without).append(steps)
@@ -156,7 +156,7 @@ LAYERS = [{"type": "flatten"}, {"type": "dense", "units": HIDDEN}, {"type": "rel
 
 
 def anonymous(pid):
-    """Bytes of memory that are the process's own, without files that it only maps."""
+    """Bytes of private memory of the process, without mapped files."""
     with open(f"/proc/{pid}/status") as f:
         return 1024 * next(int(s.split()[1]) for s in f if s.startswith("RssAnon"))
 
@@ -173,7 +173,7 @@ def peak(pid, until, what):
 
 
 def memory(options):
-    """Both at their peaks once they train: what only reading the data took is over by then."""
+    """Compares the peaks while training: memory for reading the data is free again by then."""
     arguments = ["--batch", "32", "--epochs", "1000", "--threads", "1",
                  "--checkpoint-seconds", "0"]
     with Flock(options.dunlin) as flock:

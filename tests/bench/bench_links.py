@@ -13,7 +13,7 @@ from bench_agents import Failed
 
 
 def missing():
-    """Why there can be no namespaces here, None if there can."""
+    """The reason why no namespaces can be made here, or None."""
     if os.geteuid() != 0:
         return "network namespaces want root"
     for tool in ("ip", "tc"):

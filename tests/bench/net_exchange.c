@@ -4,7 +4,7 @@
  *     net_exchange WORDS
  *
  * forks once; the two keep a plain TCP connection to agree on what comes next, and a sealed one for
- * small requests. Each line on stdin is one round, of which both stamp the beginning and the end:
+ * small requests. Each line on stdin is one round; both record when it begins and ends:
  *
  *     exchange fp32|bf16 fast|sodium    a bulk transfer of WORDS parameters each way on a new
  *                                       connection: rounded, sealed, opened, checked, merged
@@ -12,10 +12,10 @@
  *     request fp32|bf16|idle            small requests, one after the other, during a transfer
  *
  * `exchange` and `plain` answer `round MS CPU_S SNAPSHOT_MS`, from the earlier beginning to the
- * later end, both processes' CPU time; `request` answers `request US US …`, a round trip each. The
- * connection stands and the snapshot is taken before the clock starts, as an agent does it before
- * and beside a transfer; what the snapshot takes is told. Every exchange is checked against its
- * formula; the first thing that is wrong ends it all with a word on stderr. */
+ * later end, with the CPU time of both processes; `request` answers `request US US …`, one value
+ * for each round trip. The connection is made and the snapshot is taken before the clock starts,
+ * since an agent does this before the transfer; the time of the snapshot is printed as well. Every
+ * result is compared with a formula; the first error ends the program with a message on stderr. */
 #include "net/bulk/bulk.h"
 
 #include <arpa/inet.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""What net_exchange.c does, by others: two processes average the same tensor, unencrypted.
+"""The same as net_exchange.c by other libraries: two processes average a tensor, unencrypted.
 
     torch_gloo.py RANK FILE WORDS [gloo|torchft|hivemind]
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""What train_steps.c does, in PyTorch.
+"""The same as train_steps.c, in PyTorch.
 
     torch_steps.py PRESET BATCH THREADS [channels_last] [compile]
 

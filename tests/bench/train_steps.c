@@ -4,9 +4,9 @@
  *
  *     train_steps PRESET BATCH THREADS
  *
- * Whoever runs it decides when: after the first step and some more it says `ready`, then each line
- * on stdin starts one round, which ends with `samples_per_s N` on stdout. So bench-train can let
- * two engines take turns and each pays for its start only once. By hand:
+ * The caller decides when it runs: after a few steps it prints `ready`; then each line on stdin
+ * starts one round, which ends with `samples_per_s N` on stdout. So bench-train can let two engines
+ * take turns, and each starts only once. By hand:
  *
  *     yes | head -5 | tests/bench/train_steps cnn 64 2
  *
@@ -24,8 +24,8 @@
 #include <time.h>
 
 #define ROUND_S 0.4
-/* At a larger rate the batch is soon learnt by heart, and what is timed is how long a processor
- * takes over numbers below 1e-38. */
+/* With a larger rate the batch is soon learnt by heart, and the time would be that of denormal
+ * numbers, which are slow. */
 #define LR 1e-5
 #define WARM_UP 5 /* steps before the first round, and */
 #define REWARM 2  /* before every round, uncounted: threads wake up, caches fill */
@@ -75,7 +75,7 @@ static int round_once(struct bench *b, struct err *e)
 	return rc;
 }
 
-/* ---- one large product */
+/* ---- one large matrix multiplication */
 
 #define SQUARE 1024
 
