@@ -10,9 +10,9 @@
  *     receiver                 └ receive, open, check, convert, compare …         ┘
  *
  * Each transfer ends in exactly one done_cb. With code 0 the peer's whole vector is in staging,
- * authentic and finite; with any other only its first `words` parameters are, which is nothing to
- * average with but a beginning to go on from. What we sent is then on its way, and whether it
- * arrived whole only the peer can tell. */
+ * authentic and finite. With any other only its first `words` parameters are: too little to average
+ * with, but a later transfer can go on from there. done_cb does not tell whether the peer has
+ * received all that we sent: only the peer knows. */
 #ifndef DUNLIN_NET_BULK_BULK_H
 #define DUNLIN_NET_BULK_BULK_H
 
@@ -62,8 +62,8 @@ struct bulk_config {
 	size_t receive_count; /* 0: nothing is expected but END, and staging may be NULL */
 	const void *ours;     /* receive_count parameters to compare with, may be send; NULL: not */
 	bool difference;      /* staging gets y − ours, ready to be added, instead of y */
-	bool unmeasured;      /* with difference: whoever adds it tells how far it is; a difference
-	                       * that is not finite is then theirs to find, too */
+	bool unmeasured;      /* with difference: do not measure the distance, a GPU will do it; it
+	                       * then also has to find differences that are not finite */
 	/* Groups of layers, whose distances are told apart: where each ends, ascending. Parameters
 	 * behind the last end count in no distance. 0: all are one, in distance2. */
 	int n_groups;

@@ -4,9 +4,9 @@
  *
  *     CHUNK ┬ CHUNK ┬ … ┬ the rest ┬ END
  *
- * with every CHUNK of exactly chunk_bytes, and that many parameters in all as both sides know
- * beforehand: nothing on the wire says how much there is. The two directions need not be of the
- * same length, and one of none is END alone. A direction belongs to one thread at a time.
+ * with every CHUNK but the last of exactly chunk_bytes. Both sides know the number of parameters
+ * beforehand: nothing on the wire says how many there are. The two directions may have different
+ * lengths; an empty one is END alone. A direction belongs to one thread at a time.
  *
  * What comes in is measured by groups, runs of parameters that end where group_end says; each group
  * has a distance of its own, and what is behind the last one is checked but measured in none:

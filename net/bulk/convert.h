@@ -4,7 +4,7 @@
  *
  *     a snapshot   x ──pack──► wire                           Q(x), what the peer reads of us
  *     we receive   wire ──take──► staging = y or y − Q(x)     and: is it finite, how far away
- *                                 (or a GPU tells the distance: of y − Q(x), which it needs anyway)
+ *                                 (or a GPU measures the distance of y − Q(x))
  *     we apply     x += k·(y − Q(x))                          add of the difference
  *
  * Both sides move by the same difference with opposite signs, so the mean of the pair stays: that
@@ -66,7 +66,7 @@ void convert_all(const struct convert *out[CONVERT_LEVELS + 1]);
  * them: a tenth of the time. Not zeroed; for free(3). NULL: there is none. */
 float *convert_vector(size_t n);
 
-/* By exponent bits, so that no compiler flag can argue it away. */
+/* By exponent bits, so that no compiler flag (-ffast-math) can remove the check. */
 static inline bool convert_finite(const struct convert_sums *s)
 {
 	return s->top < 0x7f800000u;
