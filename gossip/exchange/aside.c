@@ -59,7 +59,6 @@ void exchange__put_aside(struct exchange *x)
 	p->result.late = true;
 	x->out->aside = true;
 	x->out->so_far = p->result;
-	x->out->release = true;
 	memset(&x->cur, 0, sizeof x->cur);
 	x->state = EXCHANGE_IDLE;
 }

@@ -130,7 +130,6 @@ void exchange__finish(struct exchange *x, enum exchange_outcome o, enum exchange
 	exchange__words(r->words, words);
 	if (x->state >= EXCHANGE_PREPARING) {
 		x->out->cancel = x->state <= EXCHANGE_MOVING;
-		x->out->release = true;
 		exchange__remember(x, &x->cur.peer, x->cur.exchange, x->cur.applied);
 	}
 	memset(&x->cur, 0, sizeof x->cur);

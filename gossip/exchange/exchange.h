@@ -221,7 +221,6 @@ struct exchange_actions {
 	bool cancel;   /* end snapshot wait, connection and transfer of this exchange: none of
 	                  SNAPSHOT, BULK and MOVED may follow for it */
 	bool apply;    /* x += k·staging by group; then EVENT_APPLIED. Cannot be taken back */
-	bool release;  /* snapshot and staging are free again, after cancel if both are set */
 	struct peer_id peer; /* of all but send and result, which have their own */
 	uint64_t exchange;
 	bool sends, receives; /* of move: which way parameters go */
@@ -267,6 +266,7 @@ size_t exchange_size(void);
 void exchange_init(struct exchange *x, const struct exchange_config *c);
 void exchange_step(struct exchange *x, const struct exchange_event *e, struct exchange_actions *a);
 
+/* Snapshot and staging are its own from PREPARING until it is IDLE again. */
 enum exchange_state exchange_state(const struct exchange *x);
 const char *exchange_state_text(enum exchange_state s);
 /* How many are put aside, their results to come. */

@@ -152,16 +152,15 @@ static void check_actions(struct life *l, enum exchange_state before)
 	if (a->done && a->result.exchange == l->exchange && before != EXCHANGE_IDLE &&
 	        !a->result.late)
 		demand(a->result.moved == l->applied);
-	demand(!a->cancel || a->release);
 	bool aside = exchange_unsettled(l->x) > 0;
-	demand(!a->aside || (s == EXCHANGE_IDLE && before >= EXCHANGE_COMMITTED && a->release));
+	demand(!a->aside || (s == EXCHANGE_IDLE && before >= EXCHANGE_COMMITTED));
 	demand(s != EXCHANGE_IDLE || aside || a->timer_ms == UINT64_MAX);
 	demand(s == EXCHANGE_IDLE || before == s || !a->done || before == EXCHANGE_OFFERED ||
 	        a->result.late);
 	/* Nothing is awaited without an end, but the trainer. */
 	if ((s != EXCHANGE_IDLE && s != EXCHANGE_APPLYING) || aside)
 		demand(a->timer_ms != UINT64_MAX);
-	if (a->cancel || a->release)
+	if (a->cancel || s == EXCHANGE_IDLE)
 		l->snapshot = l->move = l->apply = false;
 	l->snapshot |= a->snapshot;
 	l->move |= a->move;

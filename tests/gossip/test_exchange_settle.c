@@ -30,7 +30,6 @@ static void test_doubt(void **unused)
 		event(&f, EXCHANGE_EVENT_APPLIED);
 		sent(&f, EXCHANGE_ACK);
 		ended(&f, OUTCOME_EXCHANGED, true);
-		assert_true(f.a.release);
 		end(&f);
 	}
 }
@@ -122,7 +121,6 @@ static void test_one_sided(void **unused)
 			asked++;
 			/* Meanwhile it is put aside, once. */
 			assert_int_equal(f.a.aside, f.now == from + 4000);
-			assert_int_equal(f.a.release, f.a.aside);
 			assert_int_equal(state(&f) == EXCHANGE_IDLE, f.now >= from + 4000);
 		}
 		ended(&f, OUTCOME_ONE_SIDED, applied);
@@ -159,7 +157,7 @@ static void reach_aside(struct fixture *f, bool ours, bool applied)
 	uint64_t from = f->now;
 	while (!f->a.aside)
 		until_timer(f);
-	assert_true(f->now == from + 4000 && f->a.release && !f->a.done);
+	assert_true(f->now == from + 4000 && !f->a.done);
 	assert_true(f->a.so_far.exchange == f->number && f->a.so_far.moved == applied);
 	assert_int_equal(state(f), EXCHANGE_IDLE);
 	assert_int_equal(exchange_unsettled(f->x), 1);
@@ -198,7 +196,7 @@ static void test_put_aside(void **unused)
 		assert_int_equal(f.a.done, t[at].outcome >= 0);
 		if (f.a.done) {
 			ended(&f, (enum exchange_outcome)t[at].outcome, applied);
-			assert_true(f.a.result.late && !f.a.release);
+			assert_true(f.a.result.late);
 			settle(&f, SETTLE_DOUBT); /* it is remembered as it was */
 			sent(&f, applied ? EXCHANGE_SETTLE : EXCHANGE_ABORT);
 		}
@@ -227,7 +225,7 @@ static void test_next_one(void **unused)
 		assert_int_equal(
 		        f.a.result.outcome, applied ? OUTCOME_EXCHANGED : OUTCOME_ONE_SIDED);
 		sent(&f, applied ? EXCHANGE_ACK : EXCHANGE_ABORT);
-		assert_true(!f.a.apply && !f.a.release && !f.a.cancel);
+		assert_true(!f.a.apply && !f.a.cancel);
 		assert_int_equal(state(&f), EXCHANGE_MOVING);
 		f.number = second;
 		moved(&f, 0);

@@ -267,7 +267,7 @@ static void perform(struct xsim *f, int i, const struct exchange_actions *a)
 	}
 	if (a->aside)
 		truth_aside(f, i, &a->so_far);
-	if (a->cancel || a->release) {
+	if (a->cancel || exchange_state(me->x) == EXCHANGE_IDLE) { /* buffers are free again */
 		transfer_ends(f, i);
 		me->op++;
 		me->has_snapshot = me->staged = false;
