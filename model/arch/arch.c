@@ -226,7 +226,6 @@ static void add_param(struct arch *a, int i, const char *suffix, struct shape s,
 	v->shape = s;
 	v->group = group;
 	v->fan_in = fan_in;
-	v->node = i;
 	a->nodes[i].param[a->nodes[i].n_param++] = a->n_views++;
 }
 

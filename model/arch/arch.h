@@ -94,7 +94,6 @@ struct param_view {
 	size_t offset, count; /* in the flat vector, in floats */
 	enum param_group group;
 	int64_t fan_in; /* for the initial values */
-	int node;
 };
 
 struct arch_node {
@@ -142,9 +141,6 @@ int arch_describe(const struct arch *a, struct buf *out) MUST_CHECK;
 /* Initial values as PyTorch's: weights and biases uniform within ±1/√fan_in. The same seed gives
  * the same bits on every machine. values has n_total floats. */
 void arch_init_params(const struct arch *a, uint64_t seed, float *values);
-
-/* Multiply-adds of one sample's forward pass, for GFLOP/s figures. */
-double arch_forward_macs(const struct arch *a);
 
 size_t shape_count(const struct shape *s);
 bool shape_equal(const struct shape *a, const struct shape *b);

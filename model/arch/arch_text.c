@@ -119,17 +119,3 @@ int arch_describe(const struct arch *a, struct buf *out)
 	}
 	return rc ? rc : buf_printf(out, "%-14s %-12s %-14s %12zu\n", "", "", "", a->n_total);
 }
-
-double arch_forward_macs(const struct arch *a)
-{
-	double macs = 0;
-	for (int i = 0; i < a->n_nodes; i++) {
-		const struct arch_node *n = &a->nodes[i];
-		if (n->n_param == 0)
-			continue;
-		/* Each output position uses the whole kernel of its channel once. */
-		const struct param_view *w = &a->views[n->param[0]];
-		macs += (double)w->fan_in * (double)shape_count(&n->shape);
-	}
-	return macs;
-}

@@ -160,8 +160,3 @@ void pool_free(struct pool *p)
 	free(p->workers);
 	free(p);
 }
-
-int pool_threads(const struct pool *p)
-{
-	return p->threads;
-}

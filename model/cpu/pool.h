@@ -19,7 +19,6 @@ typedef void (*pool_fn)(void *arg, int worker);
 /* threads >= 1; the thread that calls pool_run is one of them. */
 int pool_new(struct pool **out, int threads, struct err *e) MUST_CHECK;
 void pool_free(struct pool *p);
-int pool_threads(const struct pool *p);
 
 /* Runs fn(arg, 0..threads-1) and returns when all are done. One caller at a time. */
 void pool_run(struct pool *p, pool_fn fn, void *arg);

@@ -306,7 +306,6 @@ static int take_memory(struct graph *n, size_t arena_bytes, struct err *e)
 	int failed = reserve(n, bytes, 5, e);
 	if (failed)
 		return failed;
-	n->activation_bytes = arena_bytes;
 	n->params = device_alloc(n, bytes[0]);
 	n->grads = device_alloc(n, bytes[1]);
 	n->input = device_alloc(n, bytes[2]);
@@ -396,11 +395,6 @@ void graph_free(struct graph *n)
 	free(n);
 }
 
-int64_t graph_batch(const struct graph *n)
-{
-	return n->program.batch;
-}
-
 void graph_set_params(struct graph *n, const float *values)
 {
 	n->dev->backend->upload(n->dev, n->params, values, n->arch->n_total * sizeof(float));
@@ -417,19 +411,6 @@ int graph_check(struct graph *n, struct err *e)
 	return k->settle ? k->settle(n->dev, e) : 0;
 }
 
-void graph_logits(struct graph *n, float *out)
-{
-	size_t count = (size_t)(n->program.batch * n->program.classes);
-	n->dev->backend->download(n->dev, out, n->program.logits, count * sizeof(float));
-}
-
-static void load(struct graph *n, const float *x, const int32_t *labels, int64_t count)
-{
-	size_t one = shape_count(&n->arch->input) * sizeof(float), c = (size_t)count;
-	n->dev->backend->upload(n->dev, n->input, x, one * c);
-	n->dev->backend->upload(n->dev, n->labels, labels, c * sizeof *labels);
-}
-
 static struct device_images images_of(const struct batch *b)
 {
 	return (struct device_images){.shape = b->shape,
@@ -444,34 +425,14 @@ static int load_batch(struct graph *n, const struct batch *b, struct err *e)
 {
 	assert(b->count <= n->program.batch && shape_equal(&b->shape, &n->arch->input));
 	if (b->x) {
-		load(n, b->x, b->labels, b->count);
+		const size_t c = (size_t)b->count;
+		const struct backend *k = n->dev->backend;
+		k->upload(n->dev, n->input, b->x, shape_count(&b->shape) * c * sizeof *b->x);
+		k->upload(n->dev, n->labels, b->labels, c * sizeof *b->labels);
 		return 0;
 	}
 	const struct device_images images = images_of(b);
 	return n->dev->backend->images(n->dev, &n->program, &images, e);
-}
-
-static int train_loaded(struct graph *n, bool accumulate, float scale, uint64_t dropout_seed,
-        struct loss_result *r, struct err *e)
-{
-	const struct backend *k = n->dev->backend;
-	struct program *p = &n->program;
-	p->train = true;
-	p->accumulate = accumulate;
-	p->dropout_seed = dropout_seed;
-	int rc = k->forward(n->dev, p, e);
-	if (rc == 0)
-		rc = k->loss(n->dev, p, p->batch, scale, r, e);
-	return rc ? rc : k->backward(n->dev, p, e);
-}
-
-static int eval_loaded(struct graph *n, int64_t count, struct loss_result *r, struct err *e)
-{
-	const struct backend *k = n->dev->backend;
-	struct program *p = &n->program;
-	p->train = false;
-	int rc = k->forward(n->dev, p, e);
-	return rc ? rc : k->loss(n->dev, p, count, 0, r, e);
 }
 
 int graph_wait(struct graph *n, struct err *e)
@@ -480,34 +441,31 @@ int graph_wait(struct graph *n, struct err *e)
 	return k->loss_wait ? k->loss_wait(n->dev, e) : 0;
 }
 
-int graph_train(struct graph *n, const float *x, const int32_t *labels, bool accumulate,
-        float scale, uint64_t dropout_seed, struct loss_result *r, struct err *e)
-{
-	load(n, x, labels, n->program.batch);
-	int rc = train_loaded(n, accumulate, scale, dropout_seed, r, e);
-	return rc ? rc : graph_wait(n, e);
-}
-
-int graph_eval(struct graph *n, const float *x, const int32_t *labels, int64_t count,
-        struct loss_result *r, struct err *e)
-{
-	load(n, x, labels, count);
-	int rc = eval_loaded(n, count, r, e);
-	return rc ? rc : graph_wait(n, e);
-}
-
 int graph_train_begin(struct graph *n, const struct batch *b, bool accumulate, float scale,
         uint64_t dropout_seed, struct loss_result *r, struct err *e)
 {
-	assert(b->count == n->program.batch);
+	const struct backend *k = n->dev->backend;
+	struct program *p = &n->program;
+	assert(b->count == p->batch);
+	p->train = true;
+	p->accumulate = accumulate;
+	p->dropout_seed = dropout_seed;
 	int rc = load_batch(n, b, e);
-	return rc ? rc : train_loaded(n, accumulate, scale, dropout_seed, r, e);
+	if (rc == 0)
+		rc = k->forward(n->dev, p, e);
+	if (rc == 0)
+		rc = k->loss(n->dev, p, p->batch, scale, r, e);
+	return rc ? rc : k->backward(n->dev, p, e);
 }
 
 int graph_eval_begin(struct graph *n, const struct batch *b, struct loss_result *r, struct err *e)
 {
+	const struct backend *k = n->dev->backend;
+	n->program.train = false;
 	int rc = load_batch(n, b, e);
-	return rc ? rc : eval_loaded(n, b->count, r, e);
+	if (rc == 0)
+		rc = k->forward(n->dev, &n->program, e);
+	return rc ? rc : k->loss(n->dev, &n->program, b->count, 0, r, e);
 }
 
 int graph_ahead(struct graph *n, const struct batch *next, struct err *e)

@@ -350,7 +350,7 @@ static int open_file(struct st_file *f, const char *path, bool whole, struct err
 	if (rc || !whole)
 		free(map);
 	else
-		f->map = map, f->map_bytes = len;
+		f->map = map;
 out:
 	if (rc)
 		err_prefix(e, "%s", path);

@@ -40,7 +40,6 @@ struct st_file {
 	struct st_meta *meta; /* owned, by key */
 	int n_meta;
 	void *map; /* owned: the file's bytes */
-	size_t map_bytes;
 	void *json; /* owned: names and metadata live in it */
 };
 

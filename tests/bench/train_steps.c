@@ -12,10 +12,10 @@
  *
  * At the end of stdin it measures one large sgemm on as many threads, the machine's own limit. */
 #include "model/cpu/pool.h"
-#include "model/graph/graph.h"
 #include "model/graph/optim.h"
 
 #include "agent/base/rng.h"
+#include "tests/model/graph_run.h"
 
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
@@ -53,12 +53,27 @@ static int steps(struct bench *b, int n, struct err *e)
 	for (int i = 0; i < n && rc == 0; i++) {
 		struct loss_result r;
 		double norm;
-		rc = graph_train(b->net, b->x, b->labels, false, 1 / (float)graph_batch(b->net),
+		rc = graph_train(b->net, b->x, b->labels, false, 1 / (float)b->net->program.batch,
 		        b->step++, &r, e);
 		if (rc == 0)
 			rc = optim_step(&b->optim, LR, &norm, e);
 	}
 	return rc;
+}
+
+/* Multiply-adds of one sample's forward pass. */
+static double forward_macs(const struct arch *a)
+{
+	double macs = 0;
+	for (int i = 0; i < a->n_nodes; i++) {
+		const struct arch_node *n = &a->nodes[i];
+		if (n->n_param == 0)
+			continue;
+		/* Each output position uses the whole kernel of its channel once. */
+		const struct param_view *w = &a->views[n->param[0]];
+		macs += (double)w->fan_in * (double)shape_count(&n->shape);
+	}
+	return macs;
 }
 
 static int round_once(struct bench *b, struct err *e)
@@ -71,7 +86,7 @@ static int round_once(struct bench *b, struct err *e)
 		took = now() - from;
 	}
 	if (rc == 0)
-		printf("samples_per_s %.1f\n", n * (double)graph_batch(b->net) / took);
+		printf("samples_per_s %.1f\n", n * (double)b->net->program.batch / took);
 	return rc;
 }
 
@@ -184,7 +199,7 @@ int main(int argc, char **argv)
 	if (rc == 0 && (rc = steps(&b, 1, &e)) == 0)
 		printf("first_step\n");
 	if (rc == 0 && (rc = steps(&b, WARM_UP, &e)) == 0)
-		printf("gflop_per_sample %.6f\nready\n", 6e-9 * arch_forward_macs(&b.arch));
+		printf("gflop_per_sample %.6f\nready\n", 6e-9 * forward_macs(&b.arch));
 	while (rc == 0 && fgets(line, sizeof line, stdin))
 		rc = round_once(&b, &e);
 	bench_close(&b);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* How fast a preset trains on a GPU, with a batch from the host and a loss to it at every step, as
  * tests/gpu/torch_speed.py does it in PyTorch: speed PRESET BATCH. */
-#include "model/graph/graph.h"
 #include "model/graph/optim.h"
+#include "tests/model/graph_run.h"
 
 #include <stdio.h>
 #include <stdlib.h>

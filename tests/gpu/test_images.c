@@ -102,7 +102,7 @@ static void check_values(
 	const struct device_images im = {
 	        *s, b->pixels, moved ? b->moves : NULL, b->table, b->labels, count};
 	const struct backend *k = b->d->backend;
-	const size_t one = shape_count(s), all = one * (size_t)graph_batch(n);
+	const size_t one = shape_count(s), all = one * (size_t)n->program.batch;
 	float *got = calloc(all, sizeof *got), *before = calloc(all, sizeof *before);
 	int32_t labels[MOVES_MAX];
 	struct err e = {0};
@@ -110,15 +110,15 @@ static void check_values(
 		before[i] = (float)i;
 	memset(labels, 0x55, sizeof labels);
 	k->upload(b->d, n->input, before, all * sizeof *before);
-	k->upload(b->d, n->labels, labels, (size_t)graph_batch(n) * sizeof *labels);
+	k->upload(b->d, n->labels, labels, (size_t)n->program.batch * sizeof *labels);
 	must(k->images(b->d, &n->program, &im, &e), &e);
 	k->download(b->d, got, n->input, all * sizeof *got);
-	k->download(b->d, labels, n->labels, (size_t)graph_batch(n) * sizeof *labels);
+	k->download(b->d, labels, n->labels, (size_t)n->program.batch * sizeof *labels);
 	compare_values(s, &im, got);
 	assert_memory_equal(labels, b->labels, (size_t)count * sizeof *labels);
 	assert_memory_equal(got + (size_t)count * one, before + (size_t)count * one,
 	        (all - (size_t)count * one) * sizeof *got);
-	assert_true(count == graph_batch(n) || labels[count] == 0x55555555);
+	assert_true(count == n->program.batch || labels[count] == 0x55555555);
 	free(got);
 	free(before);
 }

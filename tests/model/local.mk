@@ -16,4 +16,4 @@ TSAN_TESTS += \
 	tests/model/test_loader \
 	tests/model/test_pool
 
-EXTRA_DIST += tests/model/ops_fixture.h
+EXTRA_DIST += tests/model/graph_run.h tests/model/ops_fixture.h

@@ -5,7 +5,7 @@
 #define DUNLIN_TESTS_MODEL_OPS_FIXTURE_H
 
 #include "agent/base/rng.h"
-#include "model/graph/graph.h"
+#include "tests/model/graph_run.h"
 #include "tests/support.h"
 
 #include <math.h>

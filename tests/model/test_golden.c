@@ -7,9 +7,9 @@
  * Values are compared tensor by tensor, the largest difference over the largest value: PyTorch
  * computed in double, we in single, and rounding alone stays well below the bound. */
 #include "agent/config/config.h"
-#include "model/graph/graph.h"
 #include "model/graph/optim.h"
 #include "model/io/safetensors.h"
+#include "tests/model/graph_run.h"
 #include "tests/support.h"
 
 #include <math.h>
