@@ -44,7 +44,6 @@ struct bulk {
 	uv_async_t wake;
 	uv_timer_t deadline;
 	int handles; /* open ones of the two */
-	uint64_t start_ns;
 	void *arg;
 	bulk_done_cb done_cb;
 
@@ -174,12 +173,10 @@ static void on_wake(uv_async_t *h)
 	close_socket(b);
 	r.bytes_sent = atomic_load(&b->sent);
 	r.bytes_received = atomic_load(&b->received);
-	r.seconds = (double)(uv_hrtime() - b->start_ns) * 1e-9;
-	if (atomic_load(&b->failed)) {
+	if (atomic_load(&b->failed))
 		r.err = b->err;
-	} else {
-		bulk_in_measure(&b->in, r.group_distance2, &r.distance2, &r.largest);
-	}
+	for (int g = 0; g < b->plan.n_groups && r.err.code == 0; g++)
+		r.group_distance2[g] = b->in.sums[g].distance2;
 	r.words = b->in.next;
 	bulk_out_close(&b->out);
 	bulk_in_close(&b->in);
@@ -197,16 +194,6 @@ static void on_deadline(uv_timer_t *h)
 void bulk_cancel(struct bulk *b)
 {
 	fail(b, ERR_CANCELLED, "given up by us");
-}
-
-struct bulk_progress bulk_progress(const struct bulk *b)
-{
-	return (struct bulk_progress){
-	        .sent = atomic_load(&b->sent),
-	        .received = atomic_load(&b->received),
-	        .send_total = bulk_wire_bytes(&b->plan, b->plan.send_count),
-	        .receive_total = bulk_wire_bytes(&b->plan, b->plan.receive_count),
-	};
 }
 
 /* ---- the beginning */
@@ -288,7 +275,6 @@ int bulk_start(struct bulk **out, const struct bulk_config *c, struct err *e)
 	uv_timer_init(b->loop, &b->deadline);
 	b->wake.data = b->deadline.data = b;
 	b->handles = 2;
-	b->start_ns = uv_hrtime();
 	if (c->deadline_ms) {
 		uv_update_time(b->loop);
 		uv_timer_start(&b->deadline, on_deadline, c->deadline_ms, 0);

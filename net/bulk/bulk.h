@@ -5,7 +5,7 @@
  * threads that a transfer has to itself, and its outcome comes back through the loop. So a transfer
  * of any size delays no probe.
  *
- *     loop thread     bulk_start ─────────── bulk_progress, bulk_cancel ───────────── done_cb
+ *     loop thread     bulk_start ────────────────── bulk_cancel ───────────────────── done_cb
  *     sender                   └ seal, send …                                     ┘
  *     receiver                 └ receive, open, check, convert, compare …         ┘
  *
@@ -34,14 +34,11 @@ struct bulk_result {
 	                 * ERR_MISMATCH: what came was not ours to expect; ERR_NONFINITE;
 	                 * ERR_TIMEOUT: deadline_ms; ERR_CANCELLED: bulk_cancel */
 	uint64_t bytes_sent, bytes_received; /* sealed, as on the wire */
-	double seconds;                      /* from bulk_start to the end */
 	size_t words; /* parameters at the front of staging that are whole, authentic and finite;
 	               * with code 0 receive_count */
-	/* Of the peer's vector; only with code 0. The distances also only with `ours`, and not if
-	 * they are unmeasured. */
-	double distance2; /* Σ (y − ours)² over all groups */
-	double group_distance2[BULK_GROUPS_MAX];
-	float largest; /* the largest |y|, those in no group included */
+	double group_distance2[BULK_GROUPS_MAX]; /* Σ (y − ours)² of each group of the peer's
+	                                          * vector; only with code 0 and `ours`, and not
+	                                          * if they are unmeasured */
 };
 
 typedef void (*bulk_done_cb)(void *arg, const struct bulk_result *r);
@@ -65,7 +62,7 @@ struct bulk_config {
 	bool unmeasured;      /* with difference: do not measure the distance, a GPU will do it; it
 	                       * then also has to find differences that are not finite */
 	/* Groups of layers, whose distances are told apart: where each ends, ascending. Parameters
-	 * behind the last end count in no distance. 0: all are one, in distance2. */
+	 * behind the last end count in no distance. 0: no distance is told. */
 	int n_groups;
 	const size_t *group_end; /* borrowed until done_cb */
 	size_t chunk_bytes;      /* 0: BULK_CHUNK_BYTES; both sides the same */
@@ -84,11 +81,5 @@ int bulk_start(struct bulk **out, const struct bulk_config *c, struct err *e) MU
 /* Ends it soon, in done_cb with ERR_CANCELLED, unless it has ended already in another way. The
  * peer sees a connection that was cut. May be called more than once, until done_cb. */
 void bulk_cancel(struct bulk *b);
-
-/* Bytes on the wire so far, and in all. */
-struct bulk_progress {
-	uint64_t sent, received, send_total, receive_total;
-};
-struct bulk_progress bulk_progress(const struct bulk *b);
 
 #endif

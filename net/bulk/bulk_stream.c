@@ -223,17 +223,3 @@ int bulk_in_fed(struct bulk_in *in, size_t len, struct err *e)
 		in->code = rc;
 	return rc;
 }
-
-void bulk_in_measure(
-        const struct bulk_in *in, double *group_distance2, double *distance2, float *largest)
-{
-	int n = in->plan.n_groups;
-	*distance2 = n == 0 ? in->sums[0].distance2 : 0;
-	*largest = convert_largest(&in->sums[n]);
-	for (int g = 0; g < n; g++) {
-		float l = convert_largest(&in->sums[g]);
-		group_distance2[g] = in->sums[g].distance2;
-		*distance2 += in->sums[g].distance2;
-		*largest = l > *largest ? l : *largest;
-	}
-}

@@ -85,11 +85,6 @@ uint8_t *bulk_in_room(struct bulk_in *in, size_t *len);
  * sealed by the peer; ERR_NONFINITE. */
 int bulk_in_fed(struct bulk_in *in, size_t len, struct err *e) MUST_CHECK;
 
-/* Of what has come so far: Σ (y − ours)² by group (n_groups of them) and in all groups, and the
- * largest |y| of all. */
-void bulk_in_measure(
-        const struct bulk_in *in, double *group_distance2, double *distance2, float *largest);
-
 /* The bytes of a direction of count parameters, sealed and framed. */
 uint64_t bulk_wire_bytes(const struct bulk_plan *p, size_t count);
 

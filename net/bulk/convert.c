@@ -3,7 +3,6 @@
 #include "net/bulk/convert.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -33,13 +32,6 @@ const struct convert *convert_best(void)
 	for (int i = 0; all[i]; i++)
 		best = all[i];
 	return best;
-}
-
-float convert_largest(const struct convert_sums *s)
-{
-	float x;
-	memcpy(&x, &s->top, sizeof x);
-	return x;
 }
 
 float *convert_vector(size_t n)

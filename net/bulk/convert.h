@@ -34,7 +34,7 @@ enum convert_take { TAKE_WORDS, TAKE_DIFFERENCE, TAKE_UNMEASURED };
 /* What is known of the parameters taken so far. Begin with zeros. */
 struct convert_sums {
 	double distance2; /* Σ (y − ours)²; not finite if a difference is not */
-	uint32_t top;     /* the largest |y|, as bits */
+	uint32_t top;     /* the largest |y|, as bits: for convert_finite */
 };
 
 /* One set of loops; which is best depends on the processor. n parameters each, nothing overlaps but
@@ -71,9 +71,6 @@ static inline bool convert_finite(const struct convert_sums *s)
 {
 	return s->top < 0x7f800000u;
 }
-
-/* The largest |y|. */
-float convert_largest(const struct convert_sums *s);
 
 extern const struct convert convert_base, convert_v3, convert_v4;
 

@@ -6,6 +6,8 @@
 #include "tests/net/bulk_fixture.h"
 
 #include <math.h>
+#include <sched.h>
+#include <sys/stat.h>
 
 /* What the other side must have read of us. */
 static float as_sent(enum convert_format f, float x)
@@ -21,7 +23,6 @@ static void check_received(const struct side *s, const struct side *peer,
         const struct bulk_config *c, uint64_t wire_bytes)
 {
 	double distance2 = 0;
-	float largest = 0;
 	assert_int_equal(s->dones, 1);
 	assert_int_equal(s->result.err.code, 0);
 	assert_true(pthread_equal(s->thread, pthread_self()));
@@ -32,11 +33,8 @@ static void check_received(const struct side *s, const struct side *peer,
 		float y = as_sent(c->format, peer->send[i]), d = y - as_sent(c->format, s->send[i]);
 		assert_true(s->staging[i] == (c->difference ? d : y));
 		distance2 += (double)d * (double)d;
-		largest = fabsf(y) > largest ? fabsf(y) : largest;
 	}
-	assert_true(fabs(s->result.distance2 - distance2) <= 1e-9 * distance2);
-	assert_true(s->result.largest == largest);
-	assert_true(s->result.seconds > 0);
+	assert_true(fabs(s->result.group_distance2[0] - distance2) <= 1e-9 * distance2);
 }
 
 static void exchange(const struct aead *aead, enum convert_format f, size_t count, bool difference,
@@ -47,12 +45,14 @@ static void exchange(const struct aead *aead, enum convert_format f, size_t coun
 	t.ca.aead = t.cb.aead = aead;
 	t.ca.format = t.cb.format = f;
 	t.ca.difference = t.cb.difference = difference;
+	t.ca.n_groups = t.cb.n_groups = 1;
+	t.ca.group_end = t.cb.group_end = &count;
 	struct bulk_plan p = {.aead = aead, .format = f, .chunk_bytes = CHUNK};
 	uint64_t total = bulk_wire_bytes(&p, count);
 	two_run(&t);
 	check_received(&t.a, &t.b, &t.ca, total);
 	check_received(&t.b, &t.a, &t.cb, total);
-	assert_true(t.a.result.distance2 == t.b.result.distance2);
+	assert_true(t.a.result.group_distance2[0] == t.b.result.group_distance2[0]);
 	two_close(&t);
 }
 
@@ -119,7 +119,7 @@ static void unequal(enum convert_format f, size_t there, size_t back, void (*mak
 		assert_int_equal(r->bytes_received, bulk_wire_bytes(&p, sends[1 - i]));
 		for (size_t w = 0; w < r->words; w++)
 			assert_true(s[i]->staging[w] == as_sent(f, s[1 - i]->send[w]));
-		assert_true(r->distance2 == 0);
+		assert_true(r->group_distance2[0] == 0);
 	}
 	two_close(&t);
 }
@@ -139,13 +139,12 @@ static void test_directions(void **state)
 	unequal(CONVERT_FP32, 0, 4 << 20, make_tcp_pair);
 }
 
-/* Both sides tell the same distances, group by group, and their sum. */
+/* Both sides tell the same distances, group by group. */
 static void test_groups(void **state)
 {
 	(void)state;
 	static const size_t end[] = {1, CHUNK / 4, CHUNK / 4, 5000, 30000};
 	struct two t;
-	double sum = 0;
 	two_init(&t, 30011, make_pair);
 	t.ca.n_groups = t.cb.n_groups = 5;
 	t.ca.group_end = t.cb.group_end = end;
@@ -157,9 +156,7 @@ static void test_groups(void **state)
 	for (int g = 0; g < 5; g++) {
 		assert_true(ra->group_distance2[g] == rb->group_distance2[g]);
 		assert_true(g == 2 ? ra->group_distance2[g] == 0 : ra->group_distance2[g] > 0);
-		sum += ra->group_distance2[g];
 	}
-	assert_true(ra->distance2 == sum && rb->distance2 == sum);
 	two_close(&t);
 }
 
@@ -325,18 +322,25 @@ static void test_cancel(void **state)
 	close(peer);
 }
 
+/* How many this process has, and a constant. */
+static nlink_t threads(void)
+{
+	struct stat st;
+	assert_int_equal(stat("/proc/self/task", &st), 0);
+	return st.st_nlink;
+}
+
 /* Given up when all has come, but before the loop has heard of it: it is given up. */
 static void test_cancel_at_the_end(void **state)
 {
 	(void)state;
 	struct two t;
 	two_init(&t, 5000, make_pair);
+	nlink_t before = threads();
 	start(&t.a, &t.ca);
 	start(&t.b, &t.cb);
-	struct bulk_progress p;
-	do
-		p = bulk_progress(t.a.bulk);
-	while (p.received < p.receive_total || p.sent < p.send_total);
+	while (threads() > before)
+		sched_yield();
 	bulk_cancel(t.a.bulk);
 	run(&t.loop);
 	assert_int_equal(t.a.result.err.code, ERR_CANCELLED);

@@ -137,7 +137,6 @@ static void check_exchange(const struct convert *c, enum convert_format f, size_
 	c->pack(f, o, s, n);
 
 	double distance2 = 0;
-	float largest = 0;
 	float *delta = calloc(n, sizeof *delta), *q = calloc(n, sizeof *q);
 	assert_true(delta && q);
 	for (size_t i = 0; i < n; i++) {
@@ -145,7 +144,6 @@ static void check_exchange(const struct convert *c, enum convert_format f, size_
 		float qs = f == CONVERT_BF16 ? float_of((uint32_t)nearest_bf16(s[i]) << 16) : s[i];
 		delta[i] = q[i] - qs;
 		distance2 += (double)delta[i] * (double)delta[i];
-		largest = fabsf(q[i]) > largest ? fabsf(q[i]) : largest;
 	}
 	for (enum convert_take how = TAKE_WORDS; how <= TAKE_UNMEASURED; how++) {
 		struct convert_sums sums = {0};
@@ -157,7 +155,7 @@ static void check_exchange(const struct convert *c, enum convert_format f, size_
 			assert_true(sums.distance2 == 0);
 		else
 			assert_true(fabs(sums.distance2 - distance2) <= 1e-12 * distance2);
-		assert_true(convert_largest(&sums) == largest && convert_finite(&sums));
+		assert_true(convert_finite(&sums));
 	}
 	memcpy(got, x, n * sizeof *x);
 	c->add(got, delta, 0.25f, n);
