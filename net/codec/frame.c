@@ -231,17 +231,6 @@ void frame_fed(struct frame_reader *r, size_t len)
 	r->end += len;
 }
 
-size_t frame_push(struct frame_reader *r, const uint8_t *bytes, size_t len)
-{
-	size_t room;
-	uint8_t *to = frame_room(r, &room);
-	size_t n = len < room ? len : room;
-	if (n > 0)
-		memcpy(to, bytes, n);
-	frame_fed(r, n);
-	return n;
-}
-
 /* Opens the frame that lies whole at start. */
 static int open_frame(struct frame_reader *r, uint8_t type, size_t len, struct frame *out)
 {
@@ -284,15 +273,4 @@ int frame_read(struct frame_reader *r, struct frame *out, struct err *e)
 		r->code = err_set(e, rc, "frame %llu does not open: it was changed on the way",
 		        (unsigned long long)r->keys.counter);
 	return rc;
-}
-
-int frame_finish(const struct frame_reader *r, struct err *e)
-{
-	if (r->code)
-		return err_set(e, r->code, "this connection has failed before");
-	if (!r->ended)
-		return err_set(e, ERR_IO, "the connection was cut before its end");
-	if (r->end != r->start)
-		return err_set(e, ERR_FORMAT, "bytes after the end of the connection");
-	return 0;
 }

@@ -132,17 +132,10 @@ void frame_reader_close(struct frame_reader *r);
 uint8_t *frame_room(struct frame_reader *r, size_t *len);
 void frame_fed(struct frame_reader *r, size_t len);
 
-/* Both at once, for bytes that are elsewhere already. Returns how many were taken. */
-size_t frame_push(struct frame_reader *r, const uint8_t *bytes, size_t len);
-
 /* The next whole frame. 1: *out is filled in; 0: more bytes are needed; negative, for ever: the
  * connection is to be dropped. ERR_FORMAT: a type that does not exist or bytes after END;
  * ERR_LIMIT: a length over the type's; ERR_MISMATCH: it was not sealed by the peer as the next
  * frame. */
 int frame_read(struct frame_reader *r, struct frame *out, struct err *e) MUST_CHECK;
-
-/* At the connection's end: 0 if the peer had said END, ERR_IO if the connection was cut before, and
- * whatever frame_read said before if that was an error. */
-int frame_finish(const struct frame_reader *r, struct err *e) MUST_CHECK;
 
 #endif

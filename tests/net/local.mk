@@ -32,4 +32,5 @@ tests_net_test_wire_exchange_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 
 EXTRA_DIST += \
 	tests/net/bulk_fixture.h \
+	tests/net/frame_push.h \
 	tests/net/transport_pair.h
