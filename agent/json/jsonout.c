@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <sodium.h>
 
 #define PUT(j, ...) ((j)->rc = (j)->rc ? (j)->rc : buf_printf((j)->buf, __VA_ARGS__))
 
@@ -74,12 +75,7 @@ void json_text(struct json_out *j, const char *key, const char *v)
 
 const char *id_hex(const struct peer_id *id, char out[ID_HEX])
 {
-	for (size_t i = 0; i < sizeof id->bytes; i++) {
-		out[2 * i] = "0123456789abcdef"[id->bytes[i] >> 4];
-		out[2 * i + 1] = "0123456789abcdef"[id->bytes[i] & 15];
-	}
-	out[ID_HEX - 1] = '\0';
-	return out;
+	return sodium_bin2hex(out, ID_HEX, id->bytes, sizeof id->bytes);
 }
 
 void json_id(struct json_out *j, const char *key, const struct peer_id *v)

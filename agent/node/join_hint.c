@@ -14,6 +14,7 @@
 #include "net/transport/transport.h"
 
 #include <ctype.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,11 +152,7 @@ static int print_beside(const struct join_hint *g, struct buf *out)
 int join_hint_print(const struct join_hint *g, struct buf *out)
 {
 	char id[2 * sizeof g->id.bytes + 1], flock[FLOCK_TEXT], listen[64];
-	for (size_t i = 0; i < sizeof g->id.bytes; i++) {
-		id[2 * i] = "0123456789abcdef"[g->id.bytes[i] >> 4];
-		id[2 * i + 1] = "0123456789abcdef"[g->id.bytes[i] & 15];
-	}
-	id[sizeof id - 1] = '\0';
+	sodium_bin2hex(id, sizeof id, g->id.bytes, sizeof g->id.bytes);
 	int rc = buf_printf(out, "dunlin %s\nagent %s · flock %s · listening on %s\n", id,
 	        g->config->agent.name, flock_text(&g->flock, flock),
 	        peer_addr_text(&g->listen, listen));
