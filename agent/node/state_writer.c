@@ -127,9 +127,10 @@ static void begin(struct state_writer *u)
 void state_writer_peers(struct state_writer *u, const struct gossip *g)
 {
 	state_writer_choose(&u->next, g, &u->known);
-	if (!u->busy && u->next.n == u->known.n &&
-	        memcmp(u->next.addr, u->known.addr, (size_t)u->known.n * sizeof *u->known.addr) ==
-	                0)
+	bool same = u->next.n == u->known.n;
+	for (int i = 0; i < u->next.n && same; i++)
+		same = peer_addr_equal(&u->next.addr[i], &u->known.addr[i]);
+	if (!u->busy && same)
 		return; /* the disk has them already */
 	u->want_peers = true;
 	begin(u);

@@ -4,7 +4,6 @@
 #include "net/transport/transport_internal.h"
 
 #include <sodium.h>
-#include <string.h>
 
 #define FIRST_MS 1000
 #define LAST_MS 60000
@@ -13,8 +12,7 @@ static struct backoff_entry *find(const struct backoff *b, const struct peer_add
 {
 	for (uint32_t i = 0; i < b->n; i++) {
 		const struct backoff_entry *x = &b->entry[i];
-		if (x->addr.family == a->family && x->addr.port == a->port &&
-		        memcmp(x->addr.ip, a->ip, sizeof a->ip) == 0)
+		if (peer_addr_equal(&x->addr, a))
 			return (struct backoff_entry *)(uintptr_t)x;
 	}
 	return NULL;

@@ -440,7 +440,6 @@ bool conn__dial_next(struct conn *c)
 struct peer_addrs conn__where(const struct conn *c)
 {
 	struct peer_addrs out = {0};
-	size_t ip = c->remote.family == 4 ? 4 : 16;
 	if (c->initiator) {
 		out.at[out.n++] = c->remote;
 		return out;
@@ -449,9 +448,9 @@ struct peer_addrs conn__where(const struct conn *c)
 	for (int pass = 0; pass < 2 && c->peer_dialable; pass++)
 		for (int i = 0; i < c->advertised.n; i++) {
 			const struct peer_addr *a = &c->advertised.at[i];
-			bool there = a->family == c->remote.family &&
-			             memcmp(a->ip, c->remote.ip, ip) == 0;
-			if (there == (pass == 0))
+			struct peer_addr there = c->remote; /* on whatever port */
+			there.port = a->port;
+			if (peer_addr_equal(a, &there) == (pass == 0))
 				out.at[out.n++] = *a;
 		}
 	return out;
