@@ -181,3 +181,18 @@ struct cores cores_usable(void)
 
 	return cores_limited(n > 0 ? (int)n : 1, cores_quota(""));
 }
+
+int cores_level(void)
+{
+#ifdef HAVE_X86_KERNELS
+	__builtin_cpu_init();
+	bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+	          __builtin_cpu_supports("bmi2");
+	bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+	          __builtin_cpu_supports("avx512vl");
+	return v4 ? 4 : v3 ? 3 : 0;
+#else
+	return 0;
+#endif
+}

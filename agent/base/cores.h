@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How many threads this process can keep busy. */
+/* How many threads this process can keep busy, and with which instructions. */
 #ifndef DUNLIN_AGENT_BASE_CORES_H
 #define DUNLIN_AGENT_BASE_CORES_H
 
@@ -18,5 +18,9 @@ struct cores cores_usable(void);
  * groups below root: "" in earnest, a folder of their own in tests. */
 struct cores cores_limited(int cores, int quota);
 int cores_quota(const char *root);
+
+/* The highest x86-64 level, 3 (AVX2) or 4 (AVX-512), of which this processor has what our compiled
+ * loops use; 0: neither. */
+int cores_level(void);
 
 #endif

@@ -56,14 +56,8 @@ static struct cpu_device *cpu(struct device *d)
 static const struct cpu_kernels *best_kernels(void)
 {
 #ifdef HAVE_X86_KERNELS
-	__builtin_cpu_init();
-	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-	        __builtin_cpu_supports("avx512vl"))
-		return &cpu_kernels_v4;
-	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-	        __builtin_cpu_supports("bmi2"))
-		return &cpu_kernels_v3;
+	if (cores_level() > 0)
+		return cores_level() == 4 ? &cpu_kernels_v4 : &cpu_kernels_v3;
 #endif
 	return &cpu_kernels_base;
 }

@@ -2,6 +2,8 @@
 /* Which of the loops in convert_loops.c this processor can run, and memory for them to run over. */
 #include "net/bulk/convert.h"
 
+#include "agent/base/cores.h"
+
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -12,14 +14,9 @@ void convert_all(const struct convert *out[CONVERT_LEVELS + 1])
 	int n = 0;
 	out[n++] = &convert_base;
 #ifdef HAVE_X86_KERNELS
-	__builtin_cpu_init();
-	bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-	          __builtin_cpu_supports("bmi2");
-	if (v3)
+	if (cores_level() >= 3)
 		out[n++] = &convert_v3;
-	if (v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-	        __builtin_cpu_supports("avx512vl"))
+	if (cores_level() >= 4)
 		out[n++] = &convert_v4;
 #endif
 	out[n] = NULL;
