@@ -19,7 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int shell_word(struct buf *out, const char *word)
+/* A word as a shell reads it back: as it is, or in single quotes. */
+static int shell_word(struct buf *out, const char *word)
 {
 	static const char plain[] =
 	        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,";

@@ -21,7 +21,4 @@ struct join_hint {
 
 int join_hint_print(const struct join_hint *g, struct buf *out) MUST_CHECK;
 
-/* A word as a shell reads it back: as it is, or in single quotes. */
-int shell_word(struct buf *out, const char *word) MUST_CHECK;
-
 #endif

@@ -59,13 +59,14 @@ uint64_t exchange__after(uint64_t now, uint64_t ms)
 	return ms < UINT64_MAX - now ? now + ms : UINT64_MAX;
 }
 
-bool exchange__sends(const struct exchange *x)
+/* Which way parameters go, and so who moves. */
+static bool sends(const struct exchange *x)
 {
 	const struct exchange__current *c = &x->cur;
 	return c->mode == EXCHANGE_PAIR || (c->mode == EXCHANGE_PUSH) == c->ours;
 }
 
-bool exchange__receives(const struct exchange *x)
+static bool receives(const struct exchange *x)
 {
 	const struct exchange__current *c = &x->cur;
 	return c->mode == EXCHANGE_PAIR || (c->mode == EXCHANGE_PULL) == c->ours;
@@ -336,8 +337,8 @@ static void move_if_ready(struct exchange *x)
 		return;
 	x->state = EXCHANGE_MOVING;
 	x->out->move = true;
-	x->out->sends = exchange__sends(x);
-	x->out->receives = exchange__receives(x);
+	x->out->sends = sends(x);
+	x->out->receives = receives(x);
 	x->out->deadline_ms_left = c->timer_ms > x->now ? c->timer_ms - x->now : 0;
 }
 
@@ -375,8 +376,7 @@ static void on_moved(struct exchange *x, const struct exchange_event *e)
 	c->bytes_sent = e->moved.bytes_sent;
 	c->bytes_received = e->moved.bytes_received;
 	c->distance = e->moved.distance;
-	if (code == 0 && exchange__receives(x) &&
-	        (e->moved.n != n || !factors_fit(e->moved.factor, n)))
+	if (code == 0 && receives(x) && (e->moved.n != n || !factors_fit(e->moved.factor, n)))
 		code = ERR_NONFINITE;
 	if (code != 0) {
 		enum exchange_outcome o =
@@ -389,10 +389,10 @@ static void on_moved(struct exchange *x, const struct exchange_event *e)
 		return;
 	}
 	x->state = EXCHANGE_ENDING;
-	if (exchange__receives(x))
+	if (receives(x))
 		memcpy(c->factor, e->moved.factor, (size_t)n * sizeof *c->factor);
 	if (c->mode != EXCHANGE_PAIR) {
-		if (exchange__receives(x))
+		if (receives(x))
 			exchange__apply(x);
 		else if (c->has_ack)
 			exchange__finish(x, OUTCOME_EXCHANGED, EXCHANGE_WILLING, NULL, 0);
@@ -426,7 +426,7 @@ static void on_end(struct exchange *x, const struct exchange_message *m)
 static void on_ack(struct exchange *x)
 {
 	struct exchange__current *c = &x->cur;
-	if (exchange__receives(x) || x->state < EXCHANGE_MOVING) {
+	if (receives(x) || x->state < EXCHANGE_MOVING) {
 		bad_peer(x, "ACK out of turn");
 		return;
 	}

@@ -62,10 +62,6 @@ struct exchange {
 	uint32_t n_memories; /* ever */
 };
 
-/* Which way parameters go, and so who moves. */
-bool exchange__sends(const struct exchange *x);
-bool exchange__receives(const struct exchange *x);
-
 /* Room for one more message to that peer, its kind and number set. */
 struct exchange_message *exchange__send(struct exchange *x, const struct peer_id *to,
         enum exchange_message_kind k, uint64_t exchange);

@@ -256,7 +256,7 @@ void flock__exchange(struct flock *f, struct exchange_event *e)
 
 /* ---- offers of ours */
 
-void flock__offer(struct flock *f, const struct peer_id *to, bool final)
+static void offer(struct flock *f, const struct peer_id *to, bool final)
 {
 	struct exchange_terms ours;
 	struct exchange_event e = {.kind = EXCHANGE_EVENT_START, .peer = *to};
@@ -278,7 +278,7 @@ bool flock__offer_any(struct flock *f, bool final)
 	flock__candidates(f);
 	if (!partners_draw(f->partners, f->candidates.id, f->candidates.n, f->now_ms, &to))
 		return false;
-	flock__offer(f, &to, final);
+	offer(f, &to, final);
 	return true;
 }
 

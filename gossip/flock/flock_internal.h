@@ -265,7 +265,6 @@ bool flock__is_candidate(const struct flock *f, const struct member_view *v);
 /* exchanging.c */
 bool flock__idle(const struct flock *f); /* no exchange, and nobody holds its buffers */
 void flock__exchange(struct flock *f, struct exchange_event *e);
-void flock__offer(struct flock *f, const struct peer_id *to, bool final);
 bool flock__offer_any(struct flock *f, bool final); /* false: nobody, or not now */
 void flock__steps(struct flock *f, const struct flock_trained *s, int n);
 bool flock__exchange_bulk(struct flock *f, const struct flock_event *e);

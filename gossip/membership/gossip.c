@@ -535,7 +535,6 @@ struct member_view gossip_member(const struct gossip *g, uint32_t i)
 	        .since_ms = g->caller_now > ago ? g->caller_now - ago : 0,
 	        .unreachable = m->unreachable,
 	        .connected = m->connected,
-	        .accusers = m->state == MEMBER_SUSPECT ? m->n_accusers : 0,
 	        .sketch = g->sketches[i].length > 0 ? &g->sketches[i] : NULL};
 }
 

@@ -262,7 +262,6 @@ struct member_view {
 	uint64_t since_ms;                  /* in that state */
 	bool unreachable;                   /* others reach it, we do not */
 	bool connected;                     /* a stream stands */
-	uint32_t accusers;                  /* of a suspect: how many distinct ones */
 	const struct member_sketch *sketch; /* NULL: none known; borrowed until the next step */
 };
 

@@ -225,8 +225,6 @@ void gossip__on_ack(struct gossip *g, const struct gossip_event *e);
 void gossip__on_nack(struct gossip *g, const struct gossip_event *e);
 
 /* sync.c */
-void gossip__sync_to(
-        struct gossip *g, const struct peer_id *id, const struct peer_addrs *a, bool want_reply);
 void gossip__sync_back(struct gossip *g, const struct gossip_event *e, bool want_reply);
 void gossip__sync_pump(struct gossip *g);
 bool gossip__sync_busy(const struct gossip *g);

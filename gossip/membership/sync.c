@@ -19,7 +19,7 @@
 #define ALONE_FASTER 6 /* times faster healing while nobody is there */
 #define START_TRIES 4  /* remembered addresses that are tried at once */
 
-void gossip__sync_to(
+static void sync_to(
         struct gossip *g, const struct peer_id *id, const struct peer_addrs *a, bool want_reply)
 {
 	struct sync *slot = NULL;
@@ -48,19 +48,19 @@ void gossip__sync_back(struct gossip *g, const struct gossip_event *e, bool want
 {
 	const struct peer_addr *a = &e->received.address;
 	struct peer_addrs here = {a->family != 0, {*a}};
-	gossip__sync_to(g, &e->received.from, &here, want_reply);
+	sync_to(g, &e->received.from, &here, want_reply);
 }
 
 static void sync_member(struct gossip *g, const struct member *m)
 {
 	struct peer_addrs a = gossip__addrs(m);
-	gossip__sync_to(g, &m->record.id, &a, true);
+	sync_to(g, &m->record.id, &a, true);
 }
 
 static void sync_address(struct gossip *g, const struct peer_addr *a)
 {
 	struct peer_addrs one = {1, {*a}};
-	gossip__sync_to(g, NULL, &one, true);
+	sync_to(g, NULL, &one, true);
 }
 
 bool gossip__sync_busy(const struct gossip *g)

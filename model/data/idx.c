@@ -38,7 +38,9 @@ static const char *idx_text(const struct idx *x, char out[96])
 	return out;
 }
 
-int idx_parse_header(const uint8_t *p, size_t len, struct idx *x, struct err *e)
+/* Checks the first len bytes of a file as far as they are header: type, rank, every dimension and
+ * their product against the limits. len may be more than the header. */
+static int parse_header(const uint8_t *p, size_t len, struct idx *x, struct err *e)
 {
 	memset(x, 0, sizeof *x);
 	if (len < 4)
@@ -101,7 +103,7 @@ static int idx_too_long(const struct idx *x, struct err *e)
 
 int idx_parse(const uint8_t *p, size_t len, struct idx *x, struct err *e)
 {
-	int rc = idx_parse_header(p, len, x, e);
+	int rc = parse_header(p, len, x, e);
 	if (rc)
 		return rc;
 	size_t have = len - x->header_bytes;
@@ -216,7 +218,7 @@ int idx_read(const char *path, struct idx *x, uint8_t **data, struct err *e)
 		goto out;
 	rc = read_some(gz, head, sizeof head, &head_len, e);
 	if (!rc)
-		rc = idx_parse_header(head, head_len, x, e);
+		rc = parse_header(head, head_len, x, e);
 	if (!rc)
 		rc = read_elements(gz, x, head, head_len, data, e);
 	gzclose_r(gz);

@@ -25,10 +25,6 @@ struct idx {
 	size_t bytes; /* of the elements: the dims multiplied */
 };
 
-/* Checks the first len bytes of a file as far as they are header: type, rank, every dimension and
- * their product against the limits. len may be more than the header. */
-int idx_parse_header(const uint8_t *p, size_t len, struct idx *x, struct err *e) MUST_CHECK;
-
 /* A whole file in memory; its elements begin at p + header_bytes and end with the file. */
 int idx_parse(const uint8_t *p, size_t len, struct idx *x, struct err *e) MUST_CHECK;
 
