@@ -247,19 +247,23 @@ int file_sync_folder(const char *path, struct err *e)
 	return rc;
 }
 
+int file_finish(int fd, const char *path, int rc, struct err *e)
+{
+	if (rc)
+		err_prefix(e, "%s", path);
+	else if (fsync(fd))
+		rc = err_errno(e, "fsync %s", path);
+	if (close(fd) && rc == 0) /* NFS tells of a full disk here */
+		rc = err_errno(e, "close %s", path);
+	return rc;
+}
+
 static int fill_file(const char *tmp, unsigned mode, file_fill_cb fill, void *arg, struct err *e)
 {
 	int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, (mode_t)mode);
 	if (fd < 0)
 		return err_errno(e, "create %s", tmp);
-	int rc = fill(fd, arg, e);
-	if (rc)
-		err_prefix(e, "%s", tmp);
-	else if (fsync(fd))
-		rc = err_errno(e, "fsync %s", tmp);
-	if (close(fd) && rc == 0) /* NFS tells of a full disk here */
-		rc = err_errno(e, "close %s", tmp);
-	return rc;
+	return file_finish(fd, tmp, fill(fd, arg, e), e);
 }
 
 int file_replace(const char *path, unsigned mode, file_fill_cb fill, void *arg, struct err *e)

@@ -44,6 +44,10 @@ typedef int (*file_fill_cb)(int fd, void *arg, struct err *e);
 int file_replace(
         const char *path, unsigned mode, file_fill_cb fill, void *arg, struct err *e) MUST_CHECK;
 
+/* The end of writing a new file. rc: what the writing returned. Makes its bytes durable, and closes
+ * fd in any case. */
+int file_finish(int fd, const char *path, int rc, struct err *e) MUST_CHECK;
+
 /* Makes the name of a file durable, new or renamed: fsyncs the folder that path is in. */
 int file_sync_folder(const char *path, struct err *e) MUST_CHECK;
 

@@ -167,13 +167,7 @@ int keyfile_create(const char *path, const char *line, struct err *e)
 		return err_set(e, ERR_BUSY, "%s is there already", path);
 	if (fd < 0)
 		return err_errno(e, "create %s", path);
-	int rc = file_write_all(fd, line, strlen(line), e);
-	if (rc)
-		err_prefix(e, "%s", path);
-	else if (fsync(fd))
-		rc = err_errno(e, "fsync %s", path);
-	if (close(fd) && rc == 0) /* NFS tells of a full disk here */
-		rc = err_errno(e, "close %s", path);
+	int rc = file_finish(fd, path, file_write_all(fd, line, strlen(line), e), e);
 	if (rc == 0)
 		rc = file_sync_folder(path, e);
 	if (rc)
