@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Unsettled exchanges that were put aside, so that the next one may begin.
  *
- * Snapshot and staging belong to the next exchange then. Who has applied needs neither any more.
- * Who is in doubt gives up its right to follow the peer: it has not moved and never will, which its
- * doubt does not exclude. The price: where the peer has applied, or is about to, and is out of
- * reach for longer than hold_ms, the exchange is one-sided; both say so.
+ * Snapshot and staging then belong to the next exchange. An agent that has applied needs neither
+ * any more. An agent in doubt gives up its right to follow the peer: it has not moved and never
+ * will, which DOUBT allows. The price: if the peer has applied, or is about to, and cannot be
+ * reached for longer than hold_ms, the exchange is one-sided, and both count it so.
  *
  * Happy path: the peer comes back, is asked (SETTLE), answers, and the result is told, late:
  *

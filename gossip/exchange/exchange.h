@@ -17,8 +17,9 @@
  * done (SETTLE), and who has not applied applies if the other has. A peer that does not come back,
  * or comes back without memory, leaves it unsettled: counted as one-sided, never hidden.
  *
- * A peer that stays away keeps nobody: after hold_ms the exchange is put aside, with its parameters
- * moved or not, for good, and the next one may begin. It is still settled when the peer is back.
+ * A peer that stays away blocks nobody: after hold_ms the exchange is put aside and the next one
+ * may begin. Whether our parameters have moved is final then; when the peer returns, the two still
+ * settle how to count it.
  *
  * One exchange at a time, in or out. Of two offers that cross the one of the lower id survives. In
  * push and pull only one side moves; there is no COMMIT, and ACK ends it.
@@ -114,14 +115,14 @@ struct exchange_message {
 		struct {
 			struct manifest manifest;
 			uint64_t snapshot; /* 0: any; else to go on with that one */
-			uint64_t offset;   /* words of it that the joiner has already */
+			uint64_t offset;   /* numbers of it that the joiner has already */
 		} fetch;
 		struct {
 			struct manifest manifest;
 			uint64_t snapshot, offset; /* as will be sent */
 			uint64_t step, samples, clock, optim_steps;
 			uint8_t optimizer,
-			        vectors; /* parameters and the optimiser's, n each: 2 or 3 */
+			        vectors; /* the parameters, then the optimizer's: 2 or 3 */
 			uint8_t n;       /* groups: one radius more */
 			float radius[EXCHANGE_GROUPS_MAX +
 			             1]; /* clip's τ: overall, then by group */

@@ -21,11 +21,10 @@
  * An exchange whose peer says nothing for hold_ms makes room for the next one: see aside.c.
  *
  * Finished exchanges are remembered for a while, for peers who ask again. SETTLE{UNKNOWN} comes
- * from one that has no memory of it: it was started anew, and what it did in its former life nobody
- * knows. That, a peer that is gone, and silence until the time is over end an exchange as
- * one-sided, on whichever side of it we are: it may have stayed whole, but that is not for us to
- * assume. Should the peer turn up afterwards and settle its half from our memory, the count stays:
- * it is an upper bound, and never misses one. */
+ * from a peer that has restarted and no longer knows what it did. That, a peer that is gone, and
+ * silence until settle_ms end an exchange as one-sided, whichever side we are: both may have moved,
+ * but we cannot know. If the peer returns later and settles its half from our memory, the count
+ * stays: it is an upper bound. */
 #include "gossip/exchange/exchange_internal.h"
 
 #include <string.h>

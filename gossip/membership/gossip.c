@@ -246,11 +246,11 @@ static void begin(struct gossip *g)
 
 static void status_timer(struct gossip *g)
 {
-	/* As many agents, as much less often each: the traffic per agent stays. */
+	/* The more agents, the less often each one speaks: the traffic per agent stays constant. */
 	uint32_t stretch = 1 + gossip__n_present(g) / 16;
 	g->status_at = g->now + (uint64_t)g->config.profile.status_interval * stretch;
-	/* Also where nothing is new: what was lost of the last one is made good, and those who
-	 * cannot probe us hear that we are here. */
+	/* Also when nothing is new: this repeats what was lost, and tells those who cannot probe us
+	 * that we are alive. */
 	g->status_pending = true;
 	gossip__publish(g);
 	gossip__queue(g, g->members_max, NEWS_STATUS);

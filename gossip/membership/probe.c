@@ -136,7 +136,7 @@ static void begin(struct gossip *g)
 	}
 }
 
-/* Whoever is silent itself is no help, and its silence would be held against us. */
+/* Do not ask a peer that is silent itself: its missing NACK would count against our own health. */
 #define SPOKE_MS 30000
 
 static bool can_help(const struct gossip *g, const struct member *m)
@@ -302,7 +302,7 @@ void gossip__on_ping_req(struct gossip *g, const struct gossip_event *e)
 		ping_at(g, i, free_slot->nonce, &at.at[k]);
 }
 
-/* The answer to our own probe. Through a helper, it says that the way between us is not free. */
+/* The answer to our own probe. If it came through a helper, the direct path does not work. */
 static void probe_answered(struct gossip *g, int k, bool direct, uint8_t channel)
 {
 	struct member *m = &g->members[g->probe.target];

@@ -235,7 +235,7 @@ void gossip__heal(struct gossip *g)
 	i = gossip__pick(g, is_cut_off);
 	if (i != NONE)
 		sync_member(g, &g->members[i]);
-	/* A random one; whoever is alone cannot afford to guess wrong, and asks for a few. */
+	/* A random one; an agent that is alone asks for several at once. */
 	int first =
 	        g->config.n_seeds > 0 ? (int)rng_below(&g->rng, (uint64_t)g->config.n_seeds) : 0;
 	int wanted = gossip__n_present(g) == 0 ? GOSSIP_RESOLVES_MAX : 1;

@@ -201,8 +201,8 @@ static double day_left(const struct gate *g)
 	return most(g->config.bytes_per_day - (double)g->day_bytes, 0);
 }
 
-/* Exchanges per second, ours and others' together: the strictest of the targets. Of the day it is
- * what is left of it that counts. */
+/* Exchanges per second, ours and the peers' together: the strictest target. For the day's quota,
+ * only what is left of the day counts. */
 static double target_rate(const struct gate *g)
 {
 	const struct gate_config *c = &g->config;
@@ -304,7 +304,7 @@ static bool cap_pays(const struct gate *g)
 	return g->config.cap_bytes_per_s <= 0 || g->cap_left >= (double)g->config.exchange_bytes;
 }
 
-/* A day's quota is a promise like the cap: it holds against the longest silence too. */
+/* A day's quota is a hard limit like the cap: it also holds after the longest silence. */
 static bool quota_pays(const struct gate *g)
 {
 	return g->config.mode != GATE_BUDGET || g->config.bytes_per_day <= 0 ||

@@ -3,10 +3,9 @@
  *
  *     a step's gradient norm ──► average e ──► Δ = |e − e'| / e' ──► Δ ≥ δ: an exchange is wanted
  *
- * Pure: time comes with the calls, chance from a seed. A gate only says what it wants. Whether a
- * partner is found is another matter, so a want that was not met stays owed, and what an exchange
- * cost is told afterwards. Precedence: upload cap, then longest silence, then the mode's own rule.
- */
+ * Pure: time comes with the calls, chance from a seed. A gate only says when it wants an exchange.
+ * If no partner is found, the exchange stays owed. The caller reports afterwards what an exchange
+ * cost. Precedence: upload cap, then longest silence, then the mode's own rule. */
 #ifndef DUNLIN_GOSSIP_POLICY_GATE_H
 #define DUNLIN_GOSSIP_POLICY_GATE_H
 
@@ -85,20 +84,20 @@ int gate_init(
 /* Once for every step, in order. Steps may be left out (the trainer was faster than the loop). */
 struct gate_decision gate_step(struct gate *g, const struct gate_step *s);
 
-/* Nobody took the offer, or there was nobody to offer it to, or an exchange was under way: the want
- * stays owed, to be tried again after a random time that grows (50 ms … 5 s) as long as none comes
- * about. */
+/* No peer took the offer, there was no peer to ask, or an exchange was under way: the exchange
+ * stays owed and is tried again after a random time, which grows (50 ms … 5 s) until one
+ * succeeds. */
 void gate_owed(struct gate *g, uint64_t now_ms);
 
-/* Bytes that an exchange has uploaded, whoever began it; done: it came about, which pays what is
- * owed and ends a silence. Anything else that counts as upload may be told too, as not done. */
+/* Bytes that an exchange has uploaded, whoever began it. done: it succeeded, so nothing is owed any
+ * more and the silence ends. Report other uploads here too, with done false. */
 void gate_spent(struct gate *g, uint64_t now_ms, uint64_t bytes, bool ours, bool done);
 
 /* May a peer's offer be taken, as far as cap and budget go? */
 bool gate_admits(struct gate *g, uint64_t now_ms);
 
-/* Batch size or learning rate changed by themselves: ‖g‖ means something else, the averages start
- * anew. */
+/* The program changed batch size or learning rate: ‖g‖ has another scale now, so the averages start
+ * again. */
 void gate_renew(struct gate *g);
 
 struct gate_view {
@@ -114,11 +113,11 @@ struct gate_view {
 };
 struct gate_view gate_view(const struct gate *g, uint64_t now_ms);
 
-/* What must survive a restart so that a quota does not begin anew: uploaded in the day that began
- * at day_start_s (wall clock, as the caller gives it). Days follow each other in 86,400 s; with
- * day_start_s 0 they begin at midnight UTC. What is set replaces what was counted; to set what get
- * returned follows a wall clock that was changed. No exchange, not even for silence, is begun or
- * admitted that a day's quota has no room for. */
+/* What must survive a restart so that a quota does not start again: the bytes uploaded in the day
+ * that began at day_start_s (wall clock, given by the caller). A day has 86,400 s; with day_start_s
+ * 0, days begin at midnight UTC. Setting replaces what was counted; after a change of the wall
+ * clock, set what get returned. No exchange that exceeds the day's quota is begun or admitted, not
+ * even after a long silence. */
 struct gate_quota {
 	uint64_t day_start_s, bytes;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The last decisions of the gate and what came of them: a ring, oldest overwritten. Local steps in
- * a row are one entry with a count. */
+/* The last decisions of the gate and their outcomes, in a ring that overwrites the oldest.
+ * Consecutive local steps share one entry with a count. */
 #ifndef DUNLIN_GOSSIP_POLICY_LEDGER_H
 #define DUNLIN_GOSSIP_POLICY_LEDGER_H
 
@@ -34,7 +34,7 @@ void ledger_init(struct ledger *l);
 /* Returns the entry's number: for ledger_outcome, if an exchange is tried. */
 uint64_t ledger_decision(struct ledger *l, uint64_t step, uint64_t now_ms,
         const struct gate_decision *d, uint64_t exchange_bytes);
-/* Of an entry that was overwritten meanwhile: nothing happens. */
+/* Both do nothing if the entry has been overwritten. */
 void ledger_tried(struct ledger *l, uint64_t number, const struct peer_id *peer);
 void ledger_outcome(struct ledger *l, uint64_t number, enum exchange_outcome o, uint64_t bytes);
 /* How many there are, and the i-th, newest first; NULL: no such. */

@@ -33,8 +33,8 @@ bool meeting_stands_still(const struct meeting *m, const struct sketch *now)
 	return m && m->way >= SHOULD * norm && sketch_distance(&m->sketch, now) <= SAME * norm;
 }
 
-/* Theirs is as much longer than ours as they have trained more. One can pass for faster than it is,
- * and so escape being judged; it does not escape being clipped. */
+/* Assume that the peer's path grows with its samples as ours does. A peer that claims too many
+ * samples escapes this check, but it is still clipped. */
 double meeting_may_be_apart(const struct meeting *m, double moved, uint64_t own, uint64_t theirs)
 {
 	if (m && m->moved <= moved) { /* else our path began anew since */

@@ -149,8 +149,8 @@ static double rank(double *v, int n, int k)
 	return v[k];
 }
 
-/* How far the peers are from their middle, as Ξ, but by medians: a liar's sketch can move Ξ
- * anywhere. Two of them at random are √2·Ξ apart (for large n). */
+/* The peers' distance from their centre, like Ξ, but from medians: one liar's sketch can move Ξ
+ * anywhere. Two random peers are √2·Ξ apart (for large n). */
 static double spread(const struct sketch *peers, int n)
 {
 	double typical[SKETCH_PEERS_MAX], distance[SKETCH_PEERS_MAX];
@@ -166,8 +166,8 @@ static double spread(const struct sketch *peers, int n)
 	return rank(typical, n, (n - 1) / 2) / sqrt(2);
 }
 
-/* Of an even number of peers the larger of the two middle distances counts, and the smaller of the
- * two middle spreads and norms: in doubt against the gift. */
+/* With an even number of peers, use the larger of the two middle distances and the smaller of the
+ * two middle spreads and norms: in doubt, decide against the donor. */
 bool sketch_plausible(const struct sketch *given, const struct sketch *peers, int n)
 {
 	double distance[SKETCH_PEERS_MAX], norm[SKETCH_PEERS_MAX];

@@ -33,11 +33,11 @@ bool sketch_unpack(struct sketch *s, const uint8_t *bytes, size_t len);
 /* The flock's consensus distance Ξ from n sketches: Ξ² = mean of ‖s − their mean‖². 0: n < 2. */
 double sketch_consensus(const struct sketch *s, int n);
 
-/* A joiner's last check: is what it was given one of the flock's models? Against the sketches of
- * some peers (the first SKETCH_PEERS_MAX), all finite: it is, when the median of its distances to
- * them is at most 4 × their spread (Ξ, but by medians: a liar could widen that), or at most half of
- * their median norm (sketches are old news, and young flocks move fast). n = 0: true. What is not
- * finite never is. */
+/* A joiner's last check: is the state that it was given one of the flock's models? It is compared
+ * with the sketches of some peers (the first SKETCH_PEERS_MAX), all finite. True if the median of
+ * its distances to them is at most 4 × their spread (like Ξ, but from medians, which a liar cannot
+ * widen), or at most half of their median norm (sketches are old, and young flocks move fast). n =
+ * 0: true. A sketch that is not finite: false. */
 bool sketch_plausible(const struct sketch *given, const struct sketch *peers, int n);
 
 #endif

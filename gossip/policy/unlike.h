@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Peers whose manifest is not ours: in what they differ, and whether nobody is left to train with.
+/* Peers whose manifest differs from ours: in which fields, and whether any peer is left to train
+ * with.
  *
- * A member's record carries only a hash of its manifest, so a peer with another hash is asked, and
- * its own manifest is compared here; nobody's opinion about a third one counts. A peer is known by
- * its id and that hash: when it comes back with other settings, it is asked anew.
+ * A member's record carries only a hash of its manifest. A peer with another hash is asked for its
+ * manifest, which is compared here; what a peer says of a third one does not count. A peer is known
+ * by its id and that hash: if it returns with other settings, it is asked again.
  *
  * Pure, like gossip.h. */
 #ifndef DUNLIN_GOSSIP_POLICY_UNLIKE_H
@@ -29,25 +30,25 @@ struct unlike {
 	uint32_t n;
 };
 
-/* Its manifest came, and differs in that (0: in nothing). True: it is news, worth telling. */
+/* Its manifest came and differs in these fields (0: none). True: this is new, tell the user. */
 bool unlike_heard(struct unlike *u, const struct peer_id *id, uint64_t hash, uint32_t differs,
         uint64_t now_ms);
 /* True: ask it now. */
 bool unlike_ask(struct unlike *u, const struct peer_id *id, uint64_t hash, uint64_t now_ms);
-/* In what it was heard to differ; 0: in nothing, or it is not known. */
+/* The fields in which it differs; 0: none, or its manifest is unknown. */
 uint32_t unlike_differs(const struct unlike *u, const struct peer_id *id, uint64_t hash);
 
-/* What the live peers that train are to us. */
+/* The live peers that train, by how they compare with us. */
 struct unlike_count {
 	uint32_t like, other_run, unlike; /* unlike: of our run */
-	uint32_t unknown;                 /* of another hash, and not heard yet */
-	uint32_t differs;                 /* of those of our run: all that differs */
+	uint32_t unknown;                 /* another hash, manifest not received yet */
+	uint32_t differs;                 /* all fields that differ in peers of our run */
 };
 /* One more of them, by its record. */
 void unlike_count(const struct unlike *u, struct unlike_count *c, const struct peer_id *id,
         uint64_t hash, uint64_t our_hash);
-/* In what every peer of our run differs from us; 0: one is like us, or it is not known yet. Of one
- * peer alone this is true only where there is no other who may be of our run. */
+/* The fields in which the peers of our run differ from us if all of them do; 0: one is like us, or
+ * it is not known yet. A single peer is enough only if no unknown peer may be of our run. */
 uint32_t unlike_verdict(const struct unlike_count *c);
 
 #endif
