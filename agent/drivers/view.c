@@ -11,8 +11,7 @@ static const char *const state_text[FLOCK_PHASES] = {[FLOCK_LOOKING] = "looking 
         [FLOCK_PAUSED] = "paused by request; `dunlin resume` goes on",
         [FLOCK_MERGING] = "trained; merging the flock's models",
         [FLOCK_FINISHED] = "finished; here for peers that are still merging",
-        [FLOCK_LEAVING] = "leaving",
-        [FLOCK_FAILED] = "failed: see the log"};
+        [FLOCK_LEAVING] = "leaving"};
 
 /* The first thing that a user should know, then the next. */
 static void say_health(uint64_t silent_ms, const struct flock_view *v, char out[200])

@@ -49,7 +49,6 @@ enum flock_phase {
 	FLOCK_MERGING,  /* all samples are trained: merge rounds */
 	FLOCK_FINISHED, /* the result is written; stays for the others for a while */
 	FLOCK_LEAVING,
-	FLOCK_FAILED,
 	FLOCK_PHASES
 };
 const char *flock_phase_text(enum flock_phase p); /* "looking", "joining", … */

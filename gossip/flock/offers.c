@@ -19,7 +19,6 @@ static enum exchange_why phase_allows(const struct flock *f)
 	case FLOCK_JOINING:
 		return EXCHANGE_JOINING;
 	case FLOCK_PAUSED:
-	case FLOCK_FAILED:
 		return EXCHANGE_PAUSED;
 	case FLOCK_LEAVING:
 		return EXCHANGE_LEAVING;

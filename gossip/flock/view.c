@@ -13,8 +13,7 @@ const char *flock_phase_text(enum flock_phase p)
 	        [FLOCK_PAUSED] = "paused",
 	        [FLOCK_MERGING] = "merging",
 	        [FLOCK_FINISHED] = "finished",
-	        [FLOCK_LEAVING] = "leaving",
-	        [FLOCK_FAILED] = "failed"};
+	        [FLOCK_LEAVING] = "leaving"};
 	return text[p];
 }
 
