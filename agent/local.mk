@@ -67,6 +67,8 @@ libagent_a_SOURCES = \
 	agent/control/control_reply.c \
 	agent/control/watch.c \
 	agent/control/watch.h \
+	agent/daemon/agent.c \
+	agent/daemon/agent.h \
 	agent/daemon/signals.c \
 	agent/daemon/signals.h \
 	agent/daemon/startup.c \
