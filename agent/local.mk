@@ -101,6 +101,7 @@ libagent_a_SOURCES = \
 	agent/train/learner_internal.h \
 	agent/train/learner_keep.c \
 	agent/train/learner_thread.c \
+	agent/train/learner_thread.h \
 	agent/train/metrics.c \
 	agent/train/metrics.h \
 	agent/train/resume.c \

@@ -26,6 +26,7 @@
 #include "agent/drivers/driver.h"
 #include "agent/node/join_hint.h"
 #include "agent/node/state_writer.h"
+#include "agent/train/learner_thread.h"
 
 #include <assert.h>
 #include <signal.h>

@@ -9,6 +9,7 @@
 #include "agent/base/exit_code.h"
 #include "agent/base/log.h"
 #include "agent/config/paths.h"
+#include "agent/train/learner_thread.h"
 #include "agent/train/resume.h"
 #include "net/bulk/convert.h"
 
@@ -81,7 +82,7 @@ static int read_manifest(
 	_Static_assert(OPTIM_SGD == 0 && OPTIM_ADAMW == 1, "manifest.c has their names");
 	*m = (struct manifest){.run = hash(c->gossip.run, strlen(c->gossip.run)),
 	        .count = trainer->arch.n_total,
-	        .total = learner_total(t->learner),
+	        .total = t->learner->info.total,
 	        .optimizer = c->train.optim.kind,
 	        .mode = (uint64_t)c->gossip.exchange,
 	        .formats = (1u << CONVERT_FORMATS) - 1};
@@ -155,12 +156,12 @@ static struct gate_config gate_settings(const struct config *c, uint64_t exchang
 
 static void read_settings(struct training *t, const struct config *c)
 {
-	const struct trainer *trainer = learner_trainer(t->learner);
+	const struct learner_info *l = &t->learner->info;
 	struct flock_config *f = &t->core;
-	f->n_groups = (uint8_t)learner_groups(t->learner)->n;
+	f->n_groups = (uint8_t)l->groups.n;
 	f->optimizer = (uint8_t)c->train.optim.kind;
-	f->vectors = (uint8_t)trainer_vectors(trainer);
-	f->evaluates = trainer_evaluates(trainer);
+	f->vectors = (uint8_t)l->vectors;
+	f->evaluates = l->evaluates;
 	f->peer_rate = c->gossip.peer_rate;
 	f->mode = (uint8_t)c->gossip.exchange;
 	f->format = (uint8_t)c->gossip.wire;
@@ -232,8 +233,7 @@ out:
 
 void training_close(struct training *t)
 {
-	if (t->learner)
-		learner_free(t->learner);
+	learner_free(t->learner);
 	if (t->dir.lock >= 0)
 		run_dir_close(&t->dir);
 	*t = (struct training){.dir = {.lock = -1}};

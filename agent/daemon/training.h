@@ -8,6 +8,7 @@
 #include "agent/config/config.h"
 #include "agent/drivers/driver.h"
 #include "agent/node/state_dir.h"
+#include "agent/train/run_dir.h"
 
 struct training {
 	char out[LIMIT_PATH];

@@ -96,10 +96,10 @@ static void fill_exchange(struct driver *d, const struct flock_action *a, struct
 	b->staging = d->staging;
 	b->receive_count = a->transfer.receives ? d->n_total : 0;
 	b->difference = true;
-	b->unmeasured = learner_measures(d->c.learner);
+	b->unmeasured = d->c.learner->info.measures;
 	b->ours = d->snapshot;
 	b->n_groups = a->transfer.receives ? d->c.core.n_groups : 0;
-	b->group_end = learner_groups(d->c.learner)->end;
+	b->group_end = d->c.learner->info.groups.end;
 }
 
 static int fill_state(struct driver *d, const struct flock_action *a, struct bulk_config *b)

@@ -36,7 +36,7 @@ static void on_staging_work(uv_work_t *w)
 {
 	struct driver *d = w->data;
 	const struct convert *c = convert_best();
-	size_t n = learner_trainer(d->c.learner)->arch.n_train, word = convert_word(d->format);
+	size_t n = d->c.learner->info.n_train, word = convert_word(d->format);
 	const uint8_t *ours = d->snapshot;
 	float y[CHUNK];
 	memset(&d->heard, 0, sizeof d->heard);
@@ -60,7 +60,7 @@ static void on_fetched_work(uv_work_t *w)
 {
 	struct driver *d = w->data;
 	memset(&d->fetched_of, 0, sizeof d->fetched_of);
-	sketch_add(&d->fetched_of, d->fetched, 0, learner_trainer(d->c.learner)->arch.n_train);
+	sketch_add(&d->fetched_of, d->fetched, 0, d->c.learner->info.n_train);
 }
 
 static void on_fetched_worked(uv_work_t *w, int status)
@@ -78,7 +78,7 @@ static void measure(struct driver *d, enum flock_slot slot)
 		                          on_fetched_worked) == 0;
 		if (!d->fetched_busy)
 			measured(d, slot, 0, NULL);
-	} else if (learner_measures(d->c.learner)) {
+	} else if (d->c.learner->info.measures) {
 		d->measuring = learner_measure(d->c.learner, d->staging, &d->measure);
 		if (!d->measuring)
 			measured(d, slot, ERR_BUSY, NULL);
@@ -282,7 +282,7 @@ static bool take_state(struct driver *d)
 {
 	if (!d->donated)
 		d->donated = convert_vector(d->vectors * d->n_total);
-	return d->donated && learner_get_state(d->c.learner, d->donated);
+	return d->donated && learner_take_state(d->c.learner, d->donated);
 }
 
 static bool adopt(struct driver *d, const struct flock_state *s)
@@ -299,7 +299,7 @@ static bool adopt(struct driver *d, const struct flock_state *s)
 static bool snapshot(struct driver *d, const struct flock_action *a)
 {
 	/* A device adds it to the sketch of what comes. */
-	bool sketch = a->snapshot.sketch || learner_measures(d->c.learner);
+	bool sketch = a->snapshot.sketch || d->c.learner->info.measures;
 	d->sketch_asked = a->snapshot.sketch;
 	return learner_snapshot(d->c.learner, d->snapshot, (enum convert_format)a->snapshot.format,
 	        sketch ? &d->own : NULL);
@@ -369,9 +369,8 @@ void driver__learner_action(struct driver *d, const struct flock_action *a)
 
 int driver__open_learner(struct driver *d, struct err *e)
 {
-	const struct trainer *t = learner_trainer(d->c.learner);
-	d->n_total = t->arch.n_total;
-	d->vectors = (size_t)trainer_vectors(t);
+	d->n_total = d->c.learner->info.n_total;
+	d->vectors = (size_t)d->c.learner->info.vectors;
 	d->snapshot = learner_buffer(d->c.learner, d->n_total * sizeof(float));
 	d->staging = learner_buffer(d->c.learner, d->n_total * sizeof(float));
 	if (!d->snapshot || !d->staging)
@@ -382,7 +381,7 @@ int driver__open_learner(struct driver *d, struct err *e)
 
 void driver__begin_learner(struct driver *d)
 {
-	struct learner_callbacks cb = {.arg = d,
+	d->c.learner->callbacks = (struct learner_callbacks){.arg = d,
 	        .steps_cb = on_steps,
 	        .snapshot_cb = on_snapshot,
 	        .measured_cb = on_measured,
@@ -395,7 +394,6 @@ void driver__begin_learner(struct driver *d)
 	        .done_cb = on_done,
 	        .failed_cb = on_failed,
 	        .stopped_cb = on_stopped};
-	learner_set_callbacks(d->c.learner, &cb);
 	learner_begin(d->c.learner);
 }
 

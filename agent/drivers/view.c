@@ -48,14 +48,14 @@ static void say_health(uint64_t silent_ms, const struct flock_view *v, char out[
 
 void driver_view(const struct driver *d, struct agent_view *v)
 {
-	const struct trainer *t = learner_trainer(d->c.learner);
+	const struct learner *l = d->c.learner;
 	const struct config *c = d->c.config;
 	const uint64_t now = uv_now(d->c.loop);
 	memset(v, 0, sizeof *v);
 	flock_view(d->core, &v->core);
 	v->run = c->gossip.run;
-	v->model = t->arch.preset[0] ? t->arch.preset : "own layers";
-	v->device = t->dev->text;
+	v->model = l->info.model;
+	v->device = l->info.device;
 	v->out = d->c.out;
 	v->parameters = d->n_total;
 	v->exchange_bytes = d->c.core.exchange_bytes[d->c.core.format];
@@ -67,7 +67,7 @@ void driver_view(const struct driver *d, struct agent_view *v)
 	v->gate = gate_view(v->core.gate, now);
 	v->resumed = d->c.core.resumed;
 	v->saved_ago_ms = now - v->core.saved_ms;
-	v->steps_dropped = learner_steps_dropped(d->c.learner);
+	v->steps_dropped = l->steps_dropped;
 	say_health(now - v->core.exchanged_ms, &v->core, v->health);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The loop's side of a learner: what it asks for, and what it hears.
+/* The loop's side of a learner on a thread: what the loop asks for, and what it hears.
  *
  * The happy path: learner_open starts the thread and waits for its trainer, learner_begin makes the
  * wake-up. A request is copied into a queue under a lock that nobody holds for longer than a copy;
@@ -49,7 +49,12 @@ static void make_groups(struct learner_groups *g, const struct arch *a)
 		g->end[g->n++] = a->n_train;
 }
 
-static void poke(struct learner *l)
+static struct learner_thread *of(struct learner *base)
+{
+	return (struct learner_thread *)base;
+}
+
+static void poke(struct learner_thread *l)
 {
 	pthread_mutex_lock(&l->lock);
 	l->poked = true;
@@ -57,100 +62,42 @@ static void poke(struct learner *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-int learner_open(struct learner **out, const struct learner_config *c, enum trainer_part *part,
-        struct err *e)
+struct trainer *learner_trainer(struct learner *base)
 {
-	struct learner *l = calloc(1, sizeof *l);
-
-	*out = NULL;
-	if (part != NULL)
-		*part = TRAINER_DEVICE;
-	if (l == NULL)
-		return err_set(e, ERR_NOMEM, "no memory for a learner");
-	l->c = *c;
-	l->metrics.fd = -1;
-	pthread_mutex_init(&l->lock, NULL);
-	pthread_cond_init(&l->changed, NULL);
-	if (thread_start(&l->thread, learner__thread, l) != 0) {
-		l->joined = true;
-		learner_free(l);
-		return err_set(e, ERR_SYSTEM, "no thread to train on");
-	}
-	pthread_mutex_lock(&l->lock);
-	while (!l->opened)
-		pthread_cond_wait(&l->changed, &l->lock);
-	pthread_mutex_unlock(&l->lock);
-	if (l->open_err.code != 0) {
-		int rc = l->open_err.code;
-
-		if (part != NULL)
-			*part = l->part;
-		if (e != NULL)
-			*e = l->open_err;
-		learner_free(l);
-		return rc;
-	}
-	make_groups(&l->groups, &l->trainer->arch);
-	*out = l;
-	return 0;
+	return of(base)->trainer;
 }
 
-void learner_set_callbacks(struct learner *l, const struct learner_callbacks *c)
+static void *buffer(struct learner *base, size_t bytes)
 {
-	assert(!l->begun);
-	l->c.callbacks = *c;
-}
+	struct device *d = of(base)->trainer->dev;
 
-struct trainer *learner_trainer(struct learner *l)
-{
-	return l->trainer;
-}
-
-const struct learner_groups *learner_groups(const struct learner *l)
-{
-	return &l->groups;
-}
-
-void *learner_buffer(struct learner *l, size_t bytes)
-{
-	struct device *d = l->trainer->dev;
-
-	assert(!l->begun);
+	assert(!of(base)->begun);
 	if (d->backend->host_alloc != NULL)
 		return d->backend->host_alloc(d, bytes);
 	return convert_vector((bytes + sizeof(float) - 1) / sizeof(float));
 }
 
-void learner_buffer_free(struct learner *l, void *p)
+static void buffer_free(struct learner *base, void *p)
 {
-	struct device *d = l->trainer->dev;
+	struct device *d = of(base)->trainer->dev;
 
-	assert(l->joined || !l->begun);
+	assert(of(base)->joined || !of(base)->begun);
 	if (d->backend->host_alloc == NULL)
 		free(p);
 	else if (p != NULL)
 		d->backend->host_release(d, p);
 }
 
-uint64_t learner_total(const struct learner *l)
-{
-	return l->trainer->schedule.total;
-}
-
-uint64_t learner_steps_dropped(const struct learner *l)
-{
-	return l->ring.dropped;
-}
-
 /* The next steps that nobody has heard of; fewer than max only when there are no more. */
-static int hear(struct learner_ring *r, struct learner_step *out, int max)
+static int hear(struct learner_thread *l, struct learner_step *out, int max)
 {
+	struct learner_ring *r = &l->ring;
 	const uint64_t made = atomic_load_explicit(&r->made, memory_order_acquire);
 	uint64_t word[LEARNER_STEP_WORDS];
 	int n = 0;
 
 	if (made - r->heard > LEARNER_STEPS) {
-		r->dropped += made - r->heard - LEARNER_STEPS;
+		l->base.steps_dropped += made - r->heard - LEARNER_STEPS;
 		r->heard = made - LEARNER_STEPS;
 	}
 	while (r->heard < made && n < max) {
@@ -161,29 +108,29 @@ static int hear(struct learner_ring *r, struct learner_step *out, int max)
 			word[i] = atomic_load_explicit(&from[i], memory_order_acquire);
 		if (atomic_load_explicit(&r->begun, memory_order_relaxed) - r->heard++ >
 		        LEARNER_STEPS)
-			r->dropped++;
+			l->base.steps_dropped++;
 		else
 			memcpy(&out[n++], word, sizeof *out);
 	}
 	return n;
 }
 
-static void tell_steps(struct learner *l)
+static void tell_steps(struct learner_thread *l)
 {
-	const struct learner_callbacks *c = &l->c.callbacks;
+	const struct learner_callbacks *c = &l->base.callbacks;
 	struct learner_step steps[HEAR_AT_ONCE];
 	int n;
 
 	do {
-		n = hear(&l->ring, steps, HEAR_AT_ONCE);
+		n = hear(l, steps, HEAR_AT_ONCE);
 		if (n > 0 && c->steps_cb != NULL)
 			c->steps_cb(c->arg, steps, n);
 	} while (n == HEAR_AT_ONCE);
 }
 
-static void tell_more(struct learner *l, const struct learner_job *j)
+static void tell_more(struct learner_thread *l, const struct learner_job *j)
 {
-	const struct learner_callbacks *c = &l->c.callbacks;
+	const struct learner_callbacks *c = &l->base.callbacks;
 	char path[RUN_DIR_PATH];
 
 	if (j->what == LEARNER_SAVE && c->saved_cb != NULL)
@@ -198,9 +145,9 @@ static void tell_more(struct learner *l, const struct learner_job *j)
 		c->failed_cb(c->arg, &j->err);
 }
 
-static void tell(struct learner *l, const struct learner_job *j)
+static void tell(struct learner_thread *l, const struct learner_job *j)
 {
-	const struct learner_callbacks *c = &l->c.callbacks;
+	const struct learner_callbacks *c = &l->base.callbacks;
 
 	if (j->asked)
 		l->outstanding--;
@@ -220,15 +167,15 @@ static void tell(struct learner *l, const struct learner_job *j)
 
 static void on_closed(uv_handle_t *h)
 {
-	struct learner *l = h->data;
+	struct learner_thread *l = h->data;
 
-	if (l->c.callbacks.stopped_cb != NULL)
-		l->c.callbacks.stopped_cb(l->c.callbacks.arg);
+	if (l->base.callbacks.stopped_cb != NULL)
+		l->base.callbacks.stopped_cb(l->base.callbacks.arg);
 }
 
 static void on_wake(uv_async_t *h)
 {
-	struct learner *l = h->data;
+	struct learner_thread *l = h->data;
 	const bool ended = atomic_load(&l->ended); /* before the rest: then that is the last */
 	struct learner_job j;
 	int n;
@@ -250,8 +197,9 @@ static void on_wake(uv_async_t *h)
 	}
 }
 
-void learner_begin(struct learner *l)
+static void begin(struct learner *base)
 {
+	struct learner_thread *l = of(base);
 	/* Cannot fail: the loop has had an eventfd since uv_loop_init, for its own pool. */
 	int rc = uv_async_init(l->c.loop, &l->wake, on_wake);
 
@@ -263,27 +211,31 @@ void learner_begin(struct learner *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-void learner_train(struct learner *l)
+static void train(struct learner *base)
 {
-	if (l->stopping)
+	if (of(base)->stopping)
 		return;
-	atomic_store(&l->train, true);
-	poke(l);
+	atomic_store(&of(base)->train, true);
+	poke(of(base));
 }
 
-void learner_pause(struct learner *l)
+static void pause_training(struct learner *base)
 {
-	atomic_store(&l->train, false);
+	atomic_store(&of(base)->train, false);
 }
 
-void learner_others(struct learner *l, uint64_t samples)
+static void others(struct learner *base, uint64_t samples)
 {
-	atomic_store(&l->others, samples);
-	poke(l);
+	atomic_store(&of(base)->others, samples);
+	poke(of(base));
 }
 
-static bool ask(struct learner *l, struct learner_job *j)
+/* ---- requests */
+
+static bool ask(struct learner *base, struct learner_job *j)
 {
+	struct learner_thread *l = of(base);
+
 	if (l->stopping || l->outstanding == LEARNER_REQUESTS)
 		return false;
 	j->asked = true;
@@ -296,56 +248,50 @@ static bool ask(struct learner *l, struct learner_job *j)
 	return true;
 }
 
-bool learner_snapshot(
-        struct learner *l, void *to, enum convert_format format, struct sketch *sketch)
+static bool snapshot(struct learner *l, void *to, enum convert_format format, struct sketch *sketch)
 {
 	return ask(
 	        l, &(struct learner_job){
 	                   .what = LEARNER_SNAPSHOT, .to = to, .format = format, .sketch = sketch});
 }
 
-bool learner_measures(const struct learner *l)
+static bool measure(struct learner *l, const float *difference, struct learner_measure *to)
 {
-	return l->trainer->dev->backend->stage != NULL;
-}
-
-bool learner_measure(struct learner *l, const float *difference, struct learner_measure *to)
-{
-	assert(learner_measures(l));
+	assert(l->info.measures);
 	return ask(l,
 	        &(struct learner_job){.what = LEARNER_MEASURE, .from = difference, .measure = to});
 }
 
-bool learner_apply(struct learner *l, const float *difference, const float *k, int n_groups)
+static bool apply(struct learner *l, const float *difference, const float *k, int n_groups)
 {
 	struct learner_job j = {.what = LEARNER_APPLY, .from = difference};
 
-	assert(n_groups == l->groups.n);
+	assert(n_groups == l->info.groups.n);
 	memcpy(j.k, k, (size_t)n_groups * sizeof *k);
 	return ask(l, &j);
 }
 
-bool learner_get_state(struct learner *l, float *to)
+static bool take_state(struct learner *l, float *to)
 {
 	return ask(l, &(struct learner_job){.what = LEARNER_GET, .to = to});
 }
 
-bool learner_adopt(struct learner *l, const float *from, const struct learner_state *s)
+static bool adopt(struct learner *l, const float *from, const struct learner_state *s)
 {
 	return ask(l, &(struct learner_job){.what = LEARNER_ADOPT, .from = from, .state = *s});
 }
 
-bool learner_save(struct learner *l)
+static bool save(struct learner *l)
 {
 	return ask(l, &(struct learner_job){.what = LEARNER_SAVE});
 }
 
-bool learner_evaluate(struct learner *l, bool whole)
+static bool evaluate(struct learner *l, bool whole)
 {
 	return ask(l, &(struct learner_job){.what = LEARNER_EVALUATE, .whole = whole});
 }
 
-bool learner_export(struct learner *l, const char *name)
+static bool export(struct learner *l, const char *name)
 {
 	struct learner_job j = {.what = LEARNER_EXPORT};
 
@@ -354,8 +300,12 @@ bool learner_export(struct learner *l, const char *name)
 	return ask(l, &j);
 }
 
-void learner_stop(struct learner *l)
+/* ---- end and beginning */
+
+static void stop(struct learner *base)
 {
+	struct learner_thread *l = of(base);
+
 	assert(l->begun);
 	if (l->stopping)
 		return;
@@ -365,10 +315,10 @@ void learner_stop(struct learner *l)
 	poke(l);
 }
 
-void learner_free(struct learner *l)
+static void close_learner(struct learner *base)
 {
-	if (l == NULL)
-		return;
+	struct learner_thread *l = of(base);
+
 	assert(l->joined || !l->begun);
 	if (!l->joined) {
 		atomic_store(&l->stop, true);
@@ -381,4 +331,79 @@ void learner_free(struct learner *l)
 	pthread_cond_destroy(&l->changed);
 	pthread_mutex_destroy(&l->lock);
 	free(l);
+}
+
+static const struct learner_ops ops = {
+        .buffer = buffer,
+        .buffer_free = buffer_free,
+        .begin = begin,
+        .train = train,
+        .pause = pause_training,
+        .others = others,
+        .snapshot = snapshot,
+        .measure = measure,
+        .apply = apply,
+        .take_state = take_state,
+        .adopt = adopt,
+        .save = save,
+        .evaluate = evaluate,
+        .export = export,
+        .stop = stop,
+        .free = close_learner,
+};
+
+static void fill_info(struct learner_info *i, const struct trainer *t)
+{
+	const struct arch *a = &t->arch;
+
+	*i = (struct learner_info){
+	        .n_total = a->n_total,
+	        .n_train = a->n_train,
+	        .vectors = trainer_vectors(t),
+	        .total = t->schedule.total,
+	        .evaluates = trainer_evaluates(t),
+	        .measures = t->dev->backend->stage != NULL,
+	        .model = a->preset[0] != '\0' ? a->preset : "own layers",
+	        .device = t->dev->text,
+	};
+	make_groups(&i->groups, a);
+}
+
+int learner_open(struct learner **out, const struct learner_config *c, enum trainer_part *part,
+        struct err *e)
+{
+	struct learner_thread *l = calloc(1, sizeof *l);
+
+	*out = NULL;
+	if (part != NULL)
+		*part = TRAINER_DEVICE;
+	if (l == NULL)
+		return err_set(e, ERR_NOMEM, "no memory for a learner");
+	l->base.ops = &ops;
+	l->c = *c;
+	l->metrics.fd = -1;
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_cond_init(&l->changed, NULL);
+	if (thread_start(&l->thread, learner__thread, l) != 0) {
+		l->joined = true;
+		close_learner(&l->base);
+		return err_set(e, ERR_SYSTEM, "no thread to train on");
+	}
+	pthread_mutex_lock(&l->lock);
+	while (!l->opened)
+		pthread_cond_wait(&l->changed, &l->lock);
+	pthread_mutex_unlock(&l->lock);
+	if (l->open_err.code != 0) {
+		int rc = l->open_err.code;
+
+		if (part != NULL)
+			*part = l->part;
+		if (e != NULL)
+			*e = l->open_err;
+		close_learner(&l->base);
+		return rc;
+	}
+	fill_info(&l->base.info, l->trainer);
+	*out = &l->base;
+	return 0;
 }

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* The trainer on a thread of its own. The loop's thread asks, the learner does it between two steps
- * and answers on the loop; neither ever waits for the other.
+/* Whoever trains: a table of functions for what is asked of it, callbacks for what it tells. The
+ * trainer on a thread of this process (learner_thread.h) is one; a process of the user's can be
+ * another. The loop's thread asks, the learner does it between two steps and answers on the loop;
+ * neither ever waits for the other.
  *
- *     loop thread      learner_snapshot, _apply, _pause, …       callbacks, at each wake-up
- *                         │ requests, a bounded queue               ▲ uv_async
- *     learner thread      └──► between two steps ──► step ──► step ─┘ steps, a bounded ring
+ *     loop         learner_snapshot, _apply, _pause, …          callbacks
+ *                     │ requests, a bounded queue                  ▲
+ *     learner         └──► between two steps ──► step ──► step ────┘
  *
- * Steps that the loop had no time to hear of are counted and left out, oldest first; answers never
- * are. The thread runs niced: a probe is more urgent than a gradient. */
+ * All of it is for the loop's thread. No function returns what is decided later: a request is taken
+ * or refused at once, and its outcome comes in a callback. */
 #ifndef DUNLIN_AGENT_TRAIN_LEARNER_H
 #define DUNLIN_AGENT_TRAIN_LEARNER_H
 
 #include "agent/base/err.h"
-#include "agent/train/run_dir.h"
 #include "agent/train/trainer.h"
 #include "gossip/exchange/exchange.h"
 #include "gossip/policy/sketch.h"
@@ -20,10 +21,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <uv.h>
-
-#define LEARNER_STEPS 1024  /* not yet heard of by the loop */
-#define LEARNER_REQUESTS 32 /* not yet done */
 
 /* Parameters that are clipped together: contiguous, in the order of the flat vector, ends
  * exclusive. Each weight tensor is a group where there is room for that many, biases and norms are
@@ -90,81 +87,159 @@ struct learner_callbacks { /* on the loop; any may be NULL */
 	void (*saved_cb)(void *arg, const char *path, uint64_t step, const struct err *e);
 	void (*eval_cb)(void *arg, const struct learner_eval *v, const struct err *e);
 	void (*exported_cb)(void *arg, const char *path, const struct err *e);
-	/* It trains no more: the run's samples are all trained, or (with a clock below
-	 * learner_total) the run.stop_after steps of this process are. Once. Requests are still
-	 * done. */
+	/* It trains no more: the run's samples are all trained, or (with a clock below info.total)
+	 * the run.stop_after steps of this process are. Once. Requests are still done. */
 	void (*done_cb)(void *arg, uint64_t clock);
 	void (*failed_cb)(void *arg, const struct err *e); /* the same: diverged, device */
 	void (*stopped_cb)(void *arg); /* after learner_stop: the thread has ended */
 };
 
-struct learner_config {
-	uv_loop_t *loop;             /* borrowed */
-	const struct config *config; /* borrowed */
-	struct run_dir *dir;         /* borrowed: checkpoints, metrics; open at learner_begin */
-	uint64_t identity;           /* of this agent; see trainer_flock */
-	bool layer_norms;            /* compute them */
-	struct learner_callbacks callbacks;
+/* What never changes once a learner is open. */
+struct learner_info {
+	size_t n_total, n_train; /* parameters; the first n_train of them are trained */
+	int vectors;             /* of a state: 2 or 3, see learner_state */
+	struct learner_groups groups;
+	uint64_t total;             /* samples of the whole run: epochs × the whole set */
+	bool evaluates;             /* there is something to evaluate a model on */
+	bool measures;              /* learner_measure may be asked for; else the caller measures */
+	const char *model, *device; /* for people; borrowed from the learner */
 };
 
 struct learner;
 
-/* Starts the thread and waits until it has a trainer: before the loop runs, since reading data
- * takes its time and what is wrong with it must be told first. part as in trainer_new. */
-int learner_open(struct learner **out, const struct learner_config *c, enum trainer_part *part,
-        struct err *e) MUST_CHECK;
+/* The functions below have the same names and say what each does. False: it takes no more requests
+ * now, or was told to stop. Buffers are borrowed from the caller until the callback. */
+struct learner_ops {
+	void *(*buffer)(struct learner *l, size_t bytes);
+	void (*buffer_free)(struct learner *l, void *p);
+	void (*begin)(struct learner *l);
+	void (*train)(struct learner *l);
+	void (*pause)(struct learner *l);
+	void (*others)(struct learner *l, uint64_t samples);
+	bool (*snapshot)(
+	        struct learner *l, void *to, enum convert_format format, struct sketch *sketch);
+	bool (*measure)(struct learner *l, const float *difference, struct learner_measure *to);
+	bool (*apply)(struct learner *l, const float *difference, const float *k, int n_groups);
+	bool (*take_state)(struct learner *l, float *to);
+	bool (*adopt)(struct learner *l, const float *from, const struct learner_state *s);
+	bool (*save)(struct learner *l);
+	bool (*evaluate)(struct learner *l, bool whole);
+	bool (*export)(struct learner *l, const char *name);
+	void (*stop)(struct learner *l);
+	void (*free)(struct learner *l);
+};
 
-/* Instead of those in the config, before learner_begin. */
-void learner_set_callbacks(struct learner *l, const struct learner_callbacks *c);
+/* What every learner begins with. */
+struct learner {
+	const struct learner_ops *ops;
+	struct learner_info info;
+	struct learner_callbacks callbacks; /* set before learner_begin */
+	uint64_t steps_dropped;             /* that steps_cb was not told of, being late */
+};
 
-/* The caller's before learner_begin (to restore a checkpoint) and after stopped_cb; in between only
- * for reading what never changes: arch, texts, counts of samples. */
-struct trainer *learner_trainer(struct learner *l);
-const struct learner_groups *learner_groups(const struct learner *l);
-uint64_t learner_total(
-        const struct learner *l); /* samples of the whole run: epochs × the whole set */
+/* Memory for learner_snapshot, _measure and _apply, which the trainer can reach by itself where it
+ * is a GPU or another process; not zeroed. Before learner_begin, and given back after stopped_cb.
+ * NULL: none left. */
+static inline void *learner_buffer(struct learner *l, size_t bytes)
+{
+	return l->ops->buffer(l, bytes);
+}
 
-/* Memory for learner_snapshot and learner_apply, that the device can reach by itself where it is of
- * that kind; not zeroed. Before learner_begin, and given back after stopped_cb. NULL: none left. */
-void *learner_buffer(struct learner *l, size_t bytes);
-void learner_buffer_free(struct learner *l, void *p); /* p may be NULL */
+static inline void learner_buffer_free(struct learner *l, void *p) /* p may be NULL */
+{
+	l->ops->buffer_free(l, p);
+}
 
 /* The callbacks may come from now on. It does not train before learner_train. */
-void learner_begin(struct learner *l);
+static inline void learner_begin(struct learner *l)
+{
+	l->ops->begin(l);
+}
 
-void learner_train(struct learner *l); /* or go on */
-void learner_pause(struct learner *l); /* after the step under way; requests are still done */
-void learner_others(struct learner *l, uint64_t samples); /* trained by all other agents, so far */
+static inline void learner_train(struct learner *l) /* or go on */
+{
+	l->ops->train(l);
+}
 
-/* Each ends in its callback, in the order in which they were asked for, between two steps (at once
- * when it does not train). A GPU's snapshot holds what a step left and comes some steps later, so
- * that its answer may come behind others; so may what it measures. Of a device that has failed
- * nothing is given any more: failed_cb, and no answer. Buffers are borrowed until then. False: the
- * queue is full. */
+/* After the step under way; requests are still done. */
+static inline void learner_pause(struct learner *l)
+{
+	l->ops->pause(l);
+}
+
+/* What all other agents have trained so far. */
+static inline void learner_others(struct learner *l, uint64_t samples)
+{
+	l->ops->others(l, samples);
+}
+
+/* Each of the following ends in its callback, in the order in which they were asked for, between
+ * two steps (at once when it does not train). A GPU's snapshot holds what a step left and comes
+ * some steps later, so that its answer may come behind others; so may what it measures. A learner
+ * whose device has failed gives nothing any more: failed_cb, and no answer. */
+
 /* All parameters, as words of that format in to (of learner_buffer); sketch, which may be NULL,
  * gets that of the trained ones, as they are in to. */
-bool learner_snapshot(
-        struct learner *l, void *to, enum convert_format format, struct sketch *sketch);
+static inline bool learner_snapshot(
+        struct learner *l, void *to, enum convert_format format, struct sketch *sketch)
+{
+	return l->ops->snapshot(l, to, format, sketch);
+}
+
 /* Of n_total floats of learner_buffer, by the device, which keeps them for learner_apply: until
- * then they must not change, unless they are measured again. Only where learner_measures. */
-bool learner_measures(const struct learner *l);
-bool learner_measure(struct learner *l, const float *difference, struct learner_measure *to);
-/* One k for each of learner_groups, copied; statistics move by the smallest. Of learner_buffer,
- * too. On a device that copies by itself a merge is added with the next step, and answered after
- * it; whatever is asked for later, and the end of training, finds it added. */
-bool learner_apply(struct learner *l, const float *difference, const float *k, int n_groups);
-bool learner_get_state(struct learner *l, float *to); /* trainer_vectors × n_total floats */
-bool learner_adopt(struct learner *l, const float *from, const struct learner_state *s);
-bool learner_save(struct learner *l); /* a checkpoint, and rotation */
-bool learner_evaluate(struct learner *l, bool whole);
-bool learner_export(struct learner *l, const char *name); /* of a file in dir; copied */
+ * then they must not change, unless they are measured again. Only with info.measures. */
+static inline bool learner_measure(
+        struct learner *l, const float *difference, struct learner_measure *to)
+{
+	return l->ops->measure(l, difference, to);
+}
 
-/* Ends the thread after what was asked for before; what is asked for later is refused. Steps stop
- * at once. */
-void learner_stop(struct learner *l);
-void learner_free(struct learner *l); /* after stopped_cb, or before learner_begin */
+/* One k for each group, copied; statistics move by the smallest. Of learner_buffer, too. On a
+ * device that copies by itself a merge is added with the next step, and answered after it; whatever
+ * is asked for later, and the end of training, finds it added. */
+static inline bool learner_apply(
+        struct learner *l, const float *difference, const float *k, int n_groups)
+{
+	return l->ops->apply(l, difference, k, n_groups);
+}
 
-/* That the loop did not hear of; as of the last wake-up. */
-uint64_t learner_steps_dropped(const struct learner *l);
+static inline bool learner_take_state(struct learner *l, float *to) /* vectors × n_total floats */
+{
+	return l->ops->take_state(l, to);
+}
+
+static inline bool learner_adopt(
+        struct learner *l, const float *from, const struct learner_state *s)
+{
+	return l->ops->adopt(l, from, s);
+}
+
+static inline bool learner_save(struct learner *l) /* a checkpoint, and rotation */
+{
+	return l->ops->save(l);
+}
+
+static inline bool learner_evaluate(struct learner *l, bool whole)
+{
+	return l->ops->evaluate(l, whole);
+}
+
+/* The weights, to a file of that name among its results; copied. */
+static inline bool learner_export(struct learner *l, const char *name)
+{
+	return l->ops->export(l, name);
+}
+
+/* Ends after what was asked for before; what is asked for later is refused. Steps stop at once. */
+static inline void learner_stop(struct learner *l)
+{
+	l->ops->stop(l);
+}
+
+static inline void learner_free(struct learner *l) /* after stopped_cb, or before learner_begin */
+{
+	if (l)
+		l->ops->free(l);
+}
 
 #endif

@@ -19,7 +19,7 @@ _Static_assert((int)COPY_FP32 == CONVERT_FP32 && (int)COPY_BF16 == CONVERT_BF16,
         "a device rounds to the wire's formats");
 _Static_assert(DEVICE_GROUPS_MAX > EXCHANGE_GROUPS_MAX, "all groups, and what is in none");
 
-bool learner__sound(struct learner *l)
+bool learner__sound(struct learner_thread *l)
 {
 	struct err e;
 
@@ -30,7 +30,7 @@ bool learner__sound(struct learner *l)
 }
 
 /* A place for one more that the device does by itself; NULL: there is none. */
-static struct learner_copy *begin(struct learner *l, const struct learner_job *j)
+static struct learner_copy *begin(struct learner_thread *l, const struct learner_job *j)
 {
 	for (struct learner_copy *c = l->copies; c < l->copies + LEARNER_REQUESTS; c++)
 		if (!atomic_load(&c->under_way)) {
@@ -45,7 +45,7 @@ static struct learner_copy *begin(struct learner *l, const struct learner_job *j
 }
 
 /* The device has taken it, or has failed; false: neither, and it is to be done here. */
-static bool taken(struct learner *l, struct learner_copy *c, int rc, const struct err *e)
+static bool taken(struct learner_thread *l, struct learner_copy *c, int rc, const struct err *e)
 {
 	if (rc == 0)
 		return true;
@@ -57,18 +57,18 @@ static bool taken(struct learner *l, struct learner_copy *c, int rc, const struc
 }
 
 /* Sums of the learner's groups, and of what is behind them. */
-static int groups(const struct learner *l, size_t end[DEVICE_GROUPS_MAX])
+static int groups(const struct learner_thread *l, size_t end[DEVICE_GROUPS_MAX])
 {
 	const size_t n_total = l->trainer->arch.n_total;
-	int n = l->groups.n;
+	int n = l->base.info.groups.n;
 
-	memcpy(end, l->groups.end, (size_t)n * sizeof *end);
+	memcpy(end, l->base.info.groups.end, (size_t)n * sizeof *end);
 	if (n == 0 || end[n - 1] < n_total)
 		end[n++] = n_total;
 	return n;
 }
 
-static void found(const struct learner *l, const double *squares, struct learner_measure *to)
+static void found(const struct learner_thread *l, const double *squares, struct learner_measure *to)
 {
 	size_t end[DEVICE_GROUPS_MAX];
 	double all = 0;
@@ -76,14 +76,14 @@ static void found(const struct learner *l, const double *squares, struct learner
 	for (int g = 0, n = groups(l, end); g < n; g++)
 		all += squares[g];
 	to->finite = isfinite(all);
-	memcpy(to->group2, squares, (size_t)l->groups.n * sizeof *squares);
+	memcpy(to->group2, squares, (size_t)l->base.info.groups.n * sizeof *squares);
 }
 
 /* On a thread of the device's, or on ours when it has failed: then nobody is to use what came. */
 static void done(void *arg, int rc)
 {
 	struct learner_copy *c = arg;
-	struct learner *l = c->l;
+	struct learner_thread *l = c->l;
 	const struct learner_job j = {.what = c->what, .asked = true, .step = c->step};
 
 	if (rc == 0 && c->what == LEARNER_MEASURE)
@@ -96,7 +96,7 @@ static void done(void *arg, int rc)
 /* ---- copies */
 
 /* Of a piece, as it travels. */
-static void sketch_piece(struct learner *l, const struct learner_job *j, size_t at, size_t n)
+static void sketch_piece(struct learner_thread *l, const struct learner_job *j, size_t at, size_t n)
 {
 	const size_t n_train = l->trainer->arch.n_train, word = convert_word(j->format);
 	struct convert_sums sums = {0};
@@ -109,7 +109,7 @@ static void sketch_piece(struct learner *l, const struct learner_job *j, size_t 
 	sketch_add(j->sketch, l->piece, at, n);
 }
 
-static void copy_here(struct learner *l, const struct learner_job *j)
+static void copy_here(struct learner_thread *l, const struct learner_job *j)
 {
 	const struct trainer *t = l->trainer;
 	const struct convert *c = convert_best();
@@ -127,7 +127,7 @@ static void copy_here(struct learner *l, const struct learner_job *j)
 	}
 }
 
-bool learner__snapshot(struct learner *l, const struct learner_job *j)
+bool learner__snapshot(struct learner_thread *l, const struct learner_job *j)
 {
 	struct trainer *t = l->trainer;
 	const struct backend *b = t->dev->backend;
@@ -154,7 +154,7 @@ bool learner__snapshot(struct learner *l, const struct learner_job *j)
 
 /* ---- distances */
 
-static void measure_here(struct learner *l, const struct learner_job *j)
+static void measure_here(struct learner_thread *l, const struct learner_job *j)
 {
 	size_t end[DEVICE_GROUPS_MAX], at = 0;
 	double squares[DEVICE_GROUPS_MAX] = {0};
@@ -167,7 +167,7 @@ static void measure_here(struct learner *l, const struct learner_job *j)
 	sketch_add(&j->measure->sketch, j->from, 0, l->trainer->arch.n_train);
 }
 
-bool learner__measure(struct learner *l, const struct learner_job *j)
+bool learner__measure(struct learner_thread *l, const struct learner_job *j)
 {
 	struct trainer *t = l->trainer;
 	struct learner_copy *c = begin(l, j);

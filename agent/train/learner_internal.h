@@ -5,7 +5,7 @@
 #ifndef DUNLIN_AGENT_TRAIN_LEARNER_INTERNAL_H
 #define DUNLIN_AGENT_TRAIN_LEARNER_INTERNAL_H
 
-#include "agent/train/learner.h"
+#include "agent/train/learner_thread.h"
 #include "agent/train/metrics.h"
 
 #include <pthread.h>
@@ -28,7 +28,7 @@ enum learner_what {
 };
 /* What the device does by itself while training goes on: a snapshot, or measuring. */
 struct learner_copy {
-	struct learner *l;
+	struct learner_thread *l;
 	enum learner_what what;
 	uint64_t step;
 	double squares
@@ -83,13 +83,13 @@ struct learner_queue {
 struct learner_ring {
 	_Atomic uint64_t begun, made; /* steps ever */
 	_Atomic uint64_t word[LEARNER_STEPS][LEARNER_STEP_WORDS];
-	uint64_t heard, dropped; /* the loop's */
+	uint64_t heard; /* the loop's */
 };
 _Static_assert(sizeof(struct learner_step) % sizeof(uint64_t) == 0, "a step is whole words");
 
-struct learner {
+struct learner_thread {
+	struct learner base; /* first: a pointer to it is one to the whole */
 	struct learner_config c;
-	struct learner_groups groups;
 	pthread_t thread;
 	struct learner_ring ring;
 
@@ -136,21 +136,21 @@ void learner__pop(struct learner_queue *q, struct learner_job *j);
 void *learner__thread(void *arg);
 
 /* From the thread, or one of the device's. */
-void learner__answer(struct learner *l, const struct learner_job *j);
+void learner__answer(struct learner_thread *l, const struct learner_job *j);
 /* The first failure is told, and ends the training. */
-void learner__fail(struct learner *l, const struct err *e);
+void learner__fail(struct learner_thread *l, const struct err *e);
 
 /* What the device gave is worth something; false: it has failed, and that is told. */
-bool learner__sound(struct learner *l);
+bool learner__sound(struct learner_thread *l);
 /* True: it is there. Otherwise the device is at it, or has failed. */
-bool learner__snapshot(struct learner *l, const struct learner_job *j);
-bool learner__measure(struct learner *l, const struct learner_job *j);
+bool learner__snapshot(struct learner_thread *l, const struct learner_job *j);
+bool learner__measure(struct learner_thread *l, const struct learner_job *j);
 
 /* Behind a step: a copy when one is due. */
-void learner__keep(struct learner *l, double now_s);
+void learner__keep(struct learner_thread *l, double now_s);
 /* Of a device that has failed: the copy to a file, if it is newer than the last checkpoint. False:
  * there was nothing to write; otherwise j is filled as the answer to a LEARNER_SAVE. */
-bool learner__keep_save(struct learner *l, struct learner_job *j);
-void learner__keep_close(struct learner *l); /* before the device is closed */
+bool learner__keep_save(struct learner_thread *l, struct learner_job *j);
+void learner__keep_close(struct learner_thread *l); /* before the device is closed */
 
 #endif

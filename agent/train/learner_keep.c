@@ -44,7 +44,7 @@ static void look(struct learner_keep *k)
 	k->has_good = true;
 }
 
-static bool take_memory(struct learner *l, float **copy)
+static bool take_memory(struct learner_thread *l, float **copy)
 {
 	const struct trainer *t = l->trainer;
 	const struct backend *b = t->dev->backend;
@@ -60,7 +60,7 @@ static bool take_memory(struct learner *l, float **copy)
 	return *copy != NULL;
 }
 
-void learner__keep(struct learner *l, double now_s)
+void learner__keep(struct learner_thread *l, double now_s)
 {
 	struct trainer *t = l->trainer;
 	const struct backend *b = t->dev->backend;
@@ -100,7 +100,7 @@ void learner__keep(struct learner *l, double now_s)
 	}
 }
 
-bool learner__keep_save(struct learner *l, struct learner_job *j)
+bool learner__keep_save(struct learner_thread *l, struct learner_job *j)
 {
 	struct learner_keep *k = &l->keep;
 	const uint64_t now = l->trainer->step;
@@ -128,7 +128,7 @@ bool learner__keep_save(struct learner *l, struct learner_job *j)
 	return true;
 }
 
-void learner__keep_close(struct learner *l)
+void learner__keep_close(struct learner_thread *l)
 {
 	const struct trainer *t = l->trainer;
 

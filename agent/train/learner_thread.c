@@ -67,7 +67,7 @@ static bool replace(struct learner_queue *q, const struct learner_job *j)
 	return false;
 }
 
-void learner__answer(struct learner *l, const struct learner_job *j)
+void learner__answer(struct learner_thread *l, const struct learner_job *j)
 {
 	pthread_mutex_lock(&l->lock);
 	if (!replace(&l->answers, j))
@@ -76,7 +76,7 @@ void learner__answer(struct learner *l, const struct learner_job *j)
 	uv_async_send(&l->wake);
 }
 
-static void tell_step(struct learner *l, const struct learner_step *s)
+static void tell_step(struct learner_thread *l, const struct learner_step *s)
 {
 	struct learner_ring *r = &l->ring;
 	const uint64_t n = atomic_load_explicit(&r->made, memory_order_relaxed);
@@ -91,7 +91,7 @@ static void tell_step(struct learner *l, const struct learner_step *s)
 	uv_async_send(&l->wake);
 }
 
-void learner__fail(struct learner *l, const struct err *e)
+void learner__fail(struct learner_thread *l, const struct err *e)
 {
 	if (l->failed.code != 0)
 		return;
@@ -103,7 +103,7 @@ void learner__fail(struct learner *l, const struct err *e)
 	learner__answer(l, &(struct learner_job){.what = LEARNER_FAILED, .err = *e});
 }
 
-static void watch_metrics(struct learner *l)
+static void watch_metrics(struct learner_thread *l)
 {
 	if (l->metrics.broken.code == 0 || l->metrics_told)
 		return;
@@ -111,7 +111,7 @@ static void watch_metrics(struct learner *l)
 	log_warn("%s: no more metrics are written, training goes on", l->metrics.broken.msg);
 }
 
-static void save(struct learner *l, struct learner_job *j)
+static void save(struct learner_thread *l, struct learner_job *j)
 {
 	struct trainer *t = l->trainer;
 	const double begin_s = clock_s();
@@ -133,7 +133,8 @@ static void save(struct learner *l, struct learner_job *j)
 	l->saved_s = clock_s(); /* also after a failure: not again at every step */
 }
 
-static int evaluate_set(struct learner *l, enum eval_set set, struct eval_result *r, struct err *e)
+static int evaluate_set(
+        struct learner_thread *l, enum eval_set set, struct eval_result *r, struct err *e)
 {
 	const double begin_s = clock_s();
 	int rc = trainer_evaluate(l->trainer, set, r, e);
@@ -145,7 +146,7 @@ static int evaluate_set(struct learner *l, enum eval_set set, struct eval_result
 
 /* As in `dunlin train`: on the samples held out, and the best model is kept. Two models of one step
  * may be looked at, before and after the merge rounds: the loss tells which is meant. */
-static int validate(struct learner *l, struct learner_eval *v, struct err *e)
+static int validate(struct learner_thread *l, struct learner_eval *v, struct err *e)
 {
 	struct trainer *t = l->trainer;
 	char path[RUN_DIR_PATH];
@@ -162,7 +163,7 @@ static int validate(struct learner *l, struct learner_eval *v, struct err *e)
 	return 0;
 }
 
-static void evaluate(struct learner *l, struct learner_job *j)
+static void evaluate(struct learner_thread *l, struct learner_job *j)
 {
 	struct trainer *t = l->trainer;
 	const double begin_s = clock_s();
@@ -181,7 +182,7 @@ static void evaluate(struct learner *l, struct learner_job *j)
 	j->eval.seconds = clock_s() - begin_s;
 }
 
-static void get_state(struct learner *l, struct learner_job *j)
+static void get_state(struct learner_thread *l, struct learner_job *j)
 {
 	struct trainer *t = l->trainer;
 	struct trainer_state s;
@@ -198,7 +199,7 @@ static void get_state(struct learner *l, struct learner_job *j)
 	};
 }
 
-static void adopt(struct learner *l, struct learner_job *j)
+static void adopt(struct learner_thread *l, struct learner_job *j)
 {
 	const struct trainer_state s = {
 	        .optim_steps = j->state.optim_steps,
@@ -212,14 +213,14 @@ static void adopt(struct learner *l, struct learner_job *j)
 	l->unsaved = true;
 }
 
-static void merge_failed(struct learner *l, struct err *e)
+static void merge_failed(struct learner_thread *l, struct err *e)
 {
 	err_prefix(e, "add to the parameters");
 	learner__fail(l, e);
 }
 
 /* Whoever waits for a merge that a step has added hears of it. */
-static void tell_merged(struct learner *l)
+static void tell_merged(struct learner_thread *l)
 {
 	if (!l->merging || trainer_merging(l->trainer))
 		return;
@@ -229,7 +230,7 @@ static void tell_merged(struct learner *l)
 }
 
 /* What no step has added is added now: somebody looks, or there are no steps. */
-static void end_merge(struct learner *l)
+static void end_merge(struct learner_thread *l)
 {
 	struct err e;
 
@@ -239,16 +240,16 @@ static void end_merge(struct learner *l)
 }
 
 /* No merge may wait for a step that never comes. */
-static bool trains(struct learner *l)
+static bool trains(struct learner_thread *l)
 {
 	return atomic_load(&l->train) && !l->done && l->failed.code == 0;
 }
 
-static void apply(struct learner *l, const struct learner_job *j)
+static void apply(struct learner_thread *l, const struct learner_job *j)
 {
 	struct trainer *t = l->trainer;
-	const size_t *end = l->groups.end;
-	const int n = l->groups.n;
+	const size_t *end = l->base.info.groups.end;
+	const int n = l->base.info.groups.n;
 	struct err e;
 	int rc;
 
@@ -264,7 +265,7 @@ static void apply(struct learner *l, const struct learner_job *j)
 	tell_merged(l);
 }
 
-static void do_job(struct learner *l, struct learner_job *j)
+static void do_job(struct learner_thread *l, struct learner_job *j)
 {
 	struct trainer *t = l->trainer;
 	char path[RUN_DIR_PATH];
@@ -308,7 +309,7 @@ static void do_job(struct learner *l, struct learner_job *j)
 	learner__answer(l, j);
 }
 
-static bool take(struct learner *l, struct learner_job *j)
+static bool take(struct learner_thread *l, struct learner_job *j)
 {
 	bool there;
 
@@ -324,7 +325,7 @@ static bool take(struct learner *l, struct learner_job *j)
 }
 
 /* Until something is asked for or said. */
-static void wait_change(struct learner *l)
+static void wait_change(struct learner_thread *l)
 {
 	pthread_mutex_lock(&l->lock);
 	while (!l->poked && l->requests.n == 0)
@@ -333,7 +334,7 @@ static void wait_change(struct learner *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-static void watch_end(struct learner *l)
+static void watch_end(struct learner_thread *l)
 {
 	const uint64_t limit = (uint64_t)l->c.config->run.stop_after;
 	struct trainer *t = l->trainer;
@@ -347,7 +348,7 @@ static void watch_end(struct learner *l)
 }
 
 /* How many of the run's evaluations are behind its clock. */
-static uint64_t evaluations(const struct learner *l)
+static uint64_t evaluations(const struct learner_thread *l)
 {
 	const struct trainer *t = l->trainer;
 	double epochs = (double)trainer_clock(t) / (double)trainer_epoch_samples(t);
@@ -356,7 +357,7 @@ static uint64_t evaluations(const struct learner *l)
 }
 
 /* What the learner does by itself behind a step. */
-static void after_step(struct learner *l, const struct step_result *r)
+static void after_step(struct learner_thread *l, const struct step_result *r)
 {
 	const struct config *c = l->c.config;
 	struct trainer *t = l->trainer;
@@ -383,7 +384,7 @@ static void after_step(struct learner *l, const struct step_result *r)
 	watch_metrics(l);
 }
 
-static void step(struct learner *l)
+static void step(struct learner_thread *l)
 {
 	struct trainer *t = l->trainer;
 	const double begin_s = clock_s();
@@ -407,7 +408,7 @@ static void step(struct learner *l)
 	after_step(l, &s.r);
 }
 
-static void work(struct learner *l)
+static void work(struct learner_thread *l)
 {
 	struct learner_job j;
 
@@ -431,7 +432,7 @@ static void work(struct learner *l)
 }
 
 /* The loop can reach it from here on. */
-static void begin(struct learner *l)
+static void begin(struct learner_thread *l)
 {
 	const struct config *c = l->c.config;
 	struct trainer *t = l->trainer;
@@ -451,7 +452,7 @@ static void begin(struct learner *l)
 	watch_metrics(l);
 }
 
-static void end(struct learner *l)
+static void end(struct learner_thread *l)
 {
 	const char *reason = "stopped";
 
@@ -468,7 +469,7 @@ static void end(struct learner *l)
 }
 
 /* A trainer, or open_err says why there is none. */
-static void open_trainer(struct learner *l)
+static void open_trainer(struct learner_thread *l)
 {
 	int rc = trainer_new(&l->trainer, l->c.config, &l->part, &l->open_err);
 
@@ -492,7 +493,7 @@ static void give_way(void)
 
 void *learner__thread(void *arg)
 {
-	struct learner *l = arg;
+	struct learner_thread *l = arg;
 
 	pthread_setname_np(pthread_self(), "learner");
 	give_way(); /* before there are threads that inherit it */

@@ -6,7 +6,7 @@
 #include "tests/support.h"
 
 #include "agent/config/config.h"
-#include "agent/train/learner.h"
+#include "agent/train/learner_thread.h"
 
 #define SAMPLES 120
 #define SIDE 4
@@ -251,9 +251,9 @@ static inline void bed_open(struct bed *b)
 	assert_int_equal(uv_loop_init(&b->loop), 0);
 	assert_int_equal(learner_open(&b->l, &c, NULL, &e), 0);
 	assert_int_equal(run_dir_open(&b->dir, b->out, &e), 0);
-	learner_set_callbacks(b->l, &callbacks);
-	b->n = learner_trainer(b->l)->arch.n_total;
-	b->groups = learner_groups(b->l)->n;
+	b->l->callbacks = callbacks;
+	b->n = b->l->info.n_total;
+	b->groups = b->l->info.groups.n;
 	alarm(PATIENCE_S);
 }
 

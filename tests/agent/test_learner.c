@@ -54,7 +54,7 @@ static void applies_exactly(void **state)
 
 	bed_begin(&b, *state);
 	float *before = vector(&b, 1), *after = vector(&b, 1), *d = vector(&b, 1);
-	const struct learner_groups *g = learner_groups(b.l);
+	const struct learner_groups *g = &b.l->info.groups;
 
 	assert_int_equal(g->n, 3);
 	for (int i = 0; i < g->n; i++)
@@ -95,7 +95,7 @@ static void answers_in_order(void **state)
 		if (train)
 			learner_train(b.l);
 		assert_true(learner_snapshot(b.l, p, CONVERT_FP32, NULL));
-		assert_true(learner_get_state(b.l, s));
+		assert_true(learner_take_state(b.l, s));
 		assert_true(learner_apply(b.l, p, k, b.groups));
 		assert_true(learner_save(b.l));
 		assert_true(learner_snapshot(b.l, p, CONVERT_FP32, NULL));
@@ -150,7 +150,7 @@ static void late_loop_misses_the_oldest(void **state)
 	assert_int_equal(b.last_step, 1500);
 	assert_int_equal(b.first_step, 1500 - LEARNER_STEPS + 1);
 	assert_false(b.gap);
-	assert_int_equal(learner_steps_dropped(b.l), 1500 - LEARNER_STEPS);
+	assert_int_equal(b.l->steps_dropped, 1500 - LEARNER_STEPS);
 	/* Of a hundred epochs the last, and it may be under way while the one before is heard. */
 	assert_in_range(b.evals, 1, 2);
 	assert_int_equal(b.eval.step, 1500);
@@ -288,7 +288,7 @@ static void adopts(void **state)
 	await(&b, &b.done, 1);
 	assert_int_equal(b.err.code, 0);
 	assert_int_equal(b.last_step, 12);
-	assert_true(learner_get_state(b.l, q));
+	assert_true(learner_take_state(b.l, q));
 	await(&b, &b.states, 1);
 	step_to(donor, 12);
 	trainer_get_state(donor, p, &from);
@@ -315,7 +315,7 @@ static void others_count(void **state)
 	b.config.train.schedule = SCHEDULE_COSINE;
 	b.config.train.warmup_epochs = 0;
 	bed_open(&b);
-	assert_int_equal(learner_total(b.l), 4 * SAMPLES);
+	assert_int_equal(b.l->info.total, 4 * SAMPLES);
 	learner_begin(b.l);
 	learner_others(b.l, 4 * SAMPLES - 20);
 	learner_train(b.l);
@@ -388,7 +388,7 @@ static bool ask(struct bed *b, int what, float *p)
 	case 1:
 		return learner_apply(b->l, p, k, b->groups);
 	case 2:
-		return learner_get_state(b->l, p);
+		return learner_take_state(b->l, p);
 	case 3:
 		return learner_adopt(b->l, p, &(struct learner_state){.vectors = 2});
 	case 4:
@@ -444,7 +444,7 @@ static void groups_are_bounded(void **state)
 	add_layer(&b.config, "dense", CLASSES);
 	bed_open(&b);
 	const struct arch *a = &learner_trainer(b.l)->arch;
-	const struct learner_groups *g = learner_groups(b.l);
+	const struct learner_groups *g = &b.l->info.groups;
 	size_t begin = 0;
 
 	assert_int_equal(g->n, EXCHANGE_GROUPS_MAX);

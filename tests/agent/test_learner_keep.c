@@ -30,7 +30,7 @@ static void come(int rc)
 
 struct kept {
 	struct bed b;
-	struct learner l;
+	struct learner_thread l;
 };
 
 static void kept_open(struct kept *k, void **state)
@@ -38,7 +38,7 @@ static void kept_open(struct kept *k, void **state)
 	struct err e;
 
 	bed_config(&k->b, *state);
-	k->l = (struct learner){0};
+	k->l = (struct learner_thread){0};
 	k->l.trainer = by_hand(&k->b.config);
 	k->l.c.dir = &k->b.dir;
 	assert_int_equal(run_dir_open(&k->b.dir, k->b.out, &e), 0);

@@ -136,6 +136,7 @@ static void merge_begin(struct merge *m, void **state, int64_t stop_after)
 	table.host_alloc = host_alloc;
 	table.host_release = host_release;
 	d->backend = &table;
+	m->b.l->info.measures = true; /* the device was another one when it was opened */
 	gpu.host = NULL;
 	gpu.busy = gpu.broken = gpu.hold = gpu.held = false;
 	atomic_store(&gpu.nonfinite, false);
@@ -187,7 +188,7 @@ static void apply(struct merge *m)
 static void assert_added(const struct merge *m, uint64_t behind, uint64_t step, int times)
 {
 	struct trainer *t = by_hand(&m->b.config);
-	const struct learner_groups *g = learner_groups(m->b.l);
+	const struct learner_groups *g = &m->b.l->info.groups;
 	struct err e;
 
 	step_to(t, behind);
@@ -291,7 +292,7 @@ static void measured(struct merge *m, struct learner_measure *to)
 {
 	const int n = m->b.measured;
 
-	assert_true(learner_measures(m->b.l));
+	assert_true(m->b.l->info.measures);
 	memset(to, 0xff, sizeof *to);
 	assert_true(learner_measure(m->b.l, m->difference, to));
 	await(&m->b, &m->b.measured, n + 1);
@@ -300,7 +301,7 @@ static void measured(struct merge *m, struct learner_measure *to)
 /* more: of each sum. */
 static void assert_measured(const struct merge *m, const struct learner_measure *got, double more)
 {
-	const struct learner_groups *g = learner_groups(m->b.l);
+	const struct learner_groups *g = &m->b.l->info.groups;
 	struct sketch sketch = {{0}};
 	size_t at = 0;
 
@@ -454,7 +455,7 @@ static void a_snapshot_finds_it_added(void **state)
 static void apply_and_get(struct merge *m)
 {
 	apply(m);
-	assert_true(learner_get_state(m->b.l, m->p));
+	assert_true(learner_take_state(m->b.l, m->p));
 }
 
 static void a_state_finds_it_added(void **state)
