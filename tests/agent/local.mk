@@ -15,6 +15,7 @@ UNIT_TESTS += \
 	tests/agent/test_learner_keep \
 	tests/agent/test_learner_merge \
 	tests/agent/test_learner_snapshot \
+	tests/agent/test_learner_table \
 	tests/agent/test_log \
 	tests/agent/test_node \
 	tests/agent/test_order \
@@ -41,4 +42,4 @@ tests_agent_test_schema_LDADD = $(CJSON_LIBS) $(CMOCKA_LIBS) -lm
 tests_agent_test_base_LDADD = libbase.a $(CMOCKA_LIBS)
 tests_agent_test_cores_LDADD = libbase.a $(CMOCKA_LIBS)
 tests_agent_test_log_LDADD = libbase.a $(CMOCKA_LIBS)
-EXTRA_DIST += tests/agent/learner_bed.h
+EXTRA_DIST += tests/agent/learner_bed.h tests/agent/toy_learner.h

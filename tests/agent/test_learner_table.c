@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/* Real drivers on loopback sockets, with a learner behind them that is not the program's own: they
+ * need nothing of a learner but its table of functions. */
+#include "agent/drivers/driver.h"
+#include "tests/agent/toy_learner.h"
+
+#include <arpa/inet.h>
+
+#define AGENTS 2
+
+struct bed {
+	uv_loop_t loop;
+	struct config config;
+	struct secrets secrets;
+	struct identity identity[AGENTS];
+	struct driver_config c[AGENTS];
+	struct driver *d[AGENTS];
+	struct toy toy[AGENTS];
+	char seed[64], *folder;
+	const char *seeds[1];
+	int left, n;
+};
+
+static void on_left(void *arg)
+{
+	((struct bed *)arg)->left++;
+}
+
+static struct flock_config core_config(void)
+{
+	struct flock_config f = {.manifest = {.run = 1,
+	                                 .model = 2,
+	                                 .init = 3,
+	                                 .count = TOY_N,
+	                                 .total = TOY_TOTAL,
+	                                 .mode = EXCHANGE_PAIR,
+	                                 .formats = (1u << CONVERT_FORMATS) - 1},
+	        .n_groups = 2,
+	        .vectors = 2,
+	        .evaluates = true,
+	        .gate = {.mode = GATE_EVERY, .every = 5},
+	        .peer_rate = 1000,
+	        .mode = EXCHANGE_PAIR,
+	        .format = CONVERT_BF16,
+	        .n_formats = CONVERT_FORMATS,
+	        .beta = 0.5f,
+	        .stale = 1,
+	        .fresh = 10,
+	        .join_ms = 60000,
+	        .merge_ms = 60000,
+	        .stay_ms = 60000,
+	        .leave_ms = 60000};
+	for (int i = 0; i < CONVERT_FORMATS; i++)
+		f.exchange_bytes[i] = TOY_N * convert_word((enum convert_format)i);
+	f.gate.exchange_bytes = f.exchange_bytes[f.format];
+	return f;
+}
+
+static void bed_open(struct bed *b, void **state)
+{
+	static int beds;
+	char path[300];
+	const char *paths[] = {path};
+	struct flock_id id;
+	struct err e = {0};
+	memset(b, 0, sizeof *b);
+	b->folder = *state;
+	alarm(120);
+	assert_int_equal(uv_loop_init(&b->loop), 0);
+	config_defaults(&b->config);
+	snprintf(path, sizeof path, "%s/key%d", b->folder, beds++);
+	assert_int_equal(secret_create(path, &id, &e), 0);
+	assert_int_equal(secrets_load(&b->secrets, paths, 1, &e), 0);
+}
+
+static void start(struct bed *b)
+{
+	const int i = b->n++;
+	struct driver_config *c = &b->c[i];
+	char path[300];
+	struct err e = {0};
+	snprintf(path, sizeof path, "%s/agent%d", b->folder, i);
+	if (identity_open(&b->identity[i], path, &e) != 0)
+		fail_msg("%s", e.msg);
+	/* The second one measures by itself what came, as a GPU does. */
+	toy_init(&b->toy[i], &b->loop, 2 + 3 * (float)i, i == 1);
+	*c = (struct driver_config){.loop = &b->loop,
+	        .identity = &b->identity[i],
+	        .secrets = &b->secrets,
+	        .generation = b->identity[i].generation,
+	        .dialable = true,
+	        .protocol_min = 1,
+	        .protocol_max = 1,
+	        .members_max = 32,
+	        .seeds = b->seeds,
+	        .n_seeds = i > 0,
+	        .learner = &b->toy[i].l,
+	        .config = &b->config,
+	        .out = "nowhere",
+	        .core = core_config(),
+	        .arg = b,
+	        .left_cb = on_left};
+	struct sockaddr_in *in = (void *)&c->listen;
+	in->sin_family = AF_INET;
+	in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (driver_new(&b->d[i], c, &e) != 0)
+		fail_msg("%s", e.msg);
+	struct peer_addr a = driver_address(b->d[0]);
+	peer_addr_text(&a, b->seed);
+	b->seeds[0] = b->seed;
+	driver_start(b->d[i]);
+}
+
+/* Runs the loop until it is so; the alarm ends a test that waits in vain. */
+#define AWAIT(b, so)  \
+	while (!(so)) \
+	assert_true(uv_run(&(b)->loop, UV_RUN_ONCE) != 0 || (so))
+
+static struct flock_view view(const struct bed *b, int i)
+{
+	struct agent_view v;
+	driver_view(b->d[i], &v);
+	return v.core;
+}
+
+static void bed_close(struct bed *b)
+{
+	AWAIT(b, b->left == b->n);
+	uv_run(&b->loop, UV_RUN_DEFAULT);
+	for (int i = 0; i < b->n; i++) {
+		driver_free(b->d[i]);
+		assert_int_equal(b->toy[i].buffers, 0);
+		identity_close(&b->identity[i]);
+	}
+	secrets_close(&b->secrets);
+	config_close(&b->config);
+	assert_int_equal(uv_loop_close(&b->loop), 0);
+	alarm(0);
+}
+
+/* One trains, another joins it with its state, they average, both end the run and agree. */
+static void another_trainer_stands_behind_the_table(void **state)
+{
+	struct bed b;
+	struct err e;
+	(void)state;
+	bed_open(&b, state);
+	start(&b);
+	struct toy *t = b.toy;
+	AWAIT(&b, t[0].step >= 20);
+	start(&b);
+	AWAIT(&b, t[1].did[TOY_ADOPT] == 1);
+	assert_true(t[0].did[TOY_TAKE_STATE] >= 1);
+	AWAIT(&b, t[0].did[TOY_APPLY] >= 3 && t[1].did[TOY_APPLY] >= 3);
+	assert_true(t[1].did[TOY_MEASURE] >= 3 && t[0].did[TOY_MEASURE] == 0);
+	assert_int_equal(driver_pause(b.d[1], &e), 0);
+	assert_false(t[1].training);
+	assert_int_equal(driver_resume(b.d[1], &e), 0);
+	assert_true(t[1].training);
+	t[0].enough = t[1].enough = true;
+	AWAIT(&b, view(&b, 0).finished && view(&b, 1).finished);
+	for (int i = 0; i < AGENTS; i++) {
+		struct flock_view v = view(&b, i);
+		assert_true(v.has_local && v.has_merged);
+		assert_true(t[i].did[TOY_EXPORT] == 1 && t[i].did[TOY_EVALUATE] == 2);
+		assert_int_equal(v.counts.by_outcome[OUTCOME_ONE_SIDED], 0);
+		driver_leave(b.d[i]);
+	}
+	AWAIT(&b, b.left == 2);
+	for (int k = 0; k < TOY_N; k++) {
+		assert_true(fabs(t[0].applied[k] + t[1].applied[k]) < 1e-5);
+		assert_true(fabsf(t[0].x[k] - t[1].x[k]) < 1e-3f * fabsf(t[0].x[k]));
+	}
+	assert_true(t[0].did[TOY_SAVE] >= 1 && t[1].did[TOY_SAVE] >= 1);
+	bed_close(&b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(another_trainer_stands_behind_the_table),
+	};
+	return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
