@@ -175,7 +175,11 @@ int driver_checkpoint(struct driver *d, struct err *e)
 		return err_set(e, ERR_INVALID, "too late: it is %s", flock_phase_text(v.phase));
 	if (v.step == 0 && !v.joined && !d->c.core.resumed)
 		return err_set(e, ERR_INVALID, "there is nothing to keep yet: no step was made");
+	d->save_refused = false;
 	wish(d, WISH_SAVE);
+	if (d->save_refused)
+		return err_set(e, ERR_BUSY,
+		        "the learner has too much to do, no checkpoint was begun: try again");
 	return 0;
 }
 

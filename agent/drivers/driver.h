@@ -73,7 +73,7 @@ void driver_free(struct driver *d); /* after left_cb, or before driver_start */
 /* Whatever the lists forbid is cut. */
 void driver_recheck(struct driver *d);
 
-/* What a user asks for. ERR_INVALID says why not. */
+/* What a user asks for. ERR_INVALID says why not; ERR_BUSY: not now. */
 int driver_pause(struct driver *d, struct err *e) MUST_CHECK;
 int driver_resume(struct driver *d, struct err *e) MUST_CHECK;
 int driver_checkpoint(struct driver *d, struct err *e) MUST_CHECK;

@@ -64,6 +64,7 @@ struct driver {
 	size_t n_total, vectors;
 	bool sketch_asked;        /* of the snapshot on its way */
 	bool measuring;           /* the device does */
+	bool save_refused;        /* the learner did not take the last one */
 	struct sketch own;        /* of the last snapshot */
 	struct sketch heard;      /* of what came */
 	struct sketch fetched_of; /* of SLOT_FETCHED */

@@ -16,6 +16,7 @@
 
 static void refused(struct driver *d, const struct flock_action *a)
 {
+	d->save_refused = d->save_refused || a->kind == FLOCK_DO_SAVE;
 	driver__event(d, (struct flock_event){.kind = FLOCK_EVENT_REFUSED, .refused = a->kind});
 }
 
@@ -213,7 +214,7 @@ static void on_eval(void *arg, const struct learner_eval *v, const struct err *e
 	struct flock_event x = {.kind = FLOCK_EVENT_EVALUATED, .code = e->code};
 	struct flock_view now;
 	flock_view(d->core, &now);
-	bool local = now.phase == FLOCK_MERGING;
+	bool local = !now.rounds_over;
 	if (e->code)
 		log_warn("evaluation: %s", e->msg);
 	if (e->code == 0 && v->validation.count > 0) {

@@ -356,6 +356,7 @@ struct flock_view {
 	uint64_t exchanged_ms; /* when the last exchange came about */
 	bool finished;         /* the result is written */
 	uint64_t merge_rounds;
+	bool rounds_over; /* what is evaluated from now on is the merged model */
 };
 void flock_view(const struct flock *f, struct flock_view *out);
 

@@ -105,4 +105,5 @@ void flock_view(const struct flock *f, struct flock_view *v)
 	v->exchanged_ms = f->exchanged_ms;
 	v->finished = f->finish.exported == WRITTEN_YES;
 	v->merge_rounds = f->finish.rounds;
+	v->rounds_over = f->finish.merge == MERGE_OVER;
 }

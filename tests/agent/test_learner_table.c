@@ -175,10 +175,60 @@ static void another_trainer_stands_behind_the_table(void **state)
 	bed_close(&b);
 }
 
+/* "ok" is not the answer to who asks for a checkpoint that will not be written. */
+static void a_checkpoint_that_is_not_taken_is_told(void **state)
+{
+	struct bed b;
+	struct err e = {0};
+	bed_open(&b, state);
+	start(&b);
+	AWAIT(&b, view(&b, 0).step > 0);
+	b.toy[0].full = true;
+	assert_int_equal(driver_checkpoint(b.d[0], &e), ERR_BUSY);
+	assert_non_null(strstr(e.msg, "try again"));
+	b.toy[0].full = false;
+	assert_int_equal(b.toy[0].did[TOY_SAVE], 0);
+	assert_int_equal(driver_checkpoint(b.d[0], &e), 0);
+	AWAIT(&b, b.toy[0].did[TOY_SAVE] == 1);
+	driver_leave(b.d[0]);
+	bed_close(&b);
+}
+
+/* Who leaves while its own model is evaluated has merged nothing. */
+static void a_local_model_is_not_called_merged(void **state)
+{
+	struct bed b;
+	char path[300], text[8192] = "";
+	int out = dup(STDERR_FILENO);
+	bed_open(&b, state);
+	snprintf(path, sizeof path, "%s/log", b.folder);
+	start(&b);
+	b.toy[0].hold = b.toy[0].enough = true;
+	AWAIT(&b, b.toy[0].n_jobs > 0);
+	assert_int_equal(b.toy[0].job[0].what, TOY_EVALUATE);
+	fflush(stderr);
+	int fd = open(path, O_RDWR | O_CREAT, 0600);
+	assert_true(fd >= 0 && out >= 0 && dup2(fd, STDERR_FILENO) >= 0);
+	driver_leave(b.d[0]);
+	b.toy[0].hold = false;
+	AWAIT(&b, b.left == 1);
+	fflush(stderr);
+	dup2(out, STDERR_FILENO);
+	assert_true(pread(fd, text, sizeof text - 1, 0) > 0);
+	assert_null(strstr(text, "merged model"));
+	assert_non_null(strstr(text, "local model: loss 1.0000  accuracy 90.00% of 10"));
+	assert_true(view(&b, 0).has_local && !view(&b, 0).has_merged);
+	close(fd);
+	close(out);
+	bed_close(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(another_trainer_stands_behind_the_table),
+	        cmocka_unit_test(a_checkpoint_that_is_not_taken_is_told),
+	        cmocka_unit_test(a_local_model_is_not_called_merged),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
