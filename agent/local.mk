@@ -108,6 +108,8 @@ libagent_a_SOURCES = \
 	agent/train/resume.h \
 	agent/train/run_dir.c \
 	agent/train/run_dir.h \
+	agent/train/train_run.c \
+	agent/train/train_run.h \
 	agent/train/trainer.c \
 	agent/train/trainer.h \
 	agent/train/trainer_state.c \

@@ -16,35 +16,23 @@
 #include "agent/cli/progress.h"
 #include "agent/config/paths.h"
 #include "agent/daemon/signals.h"
-#include "agent/train/metrics.h"
 #include "agent/train/resume.h"
-#include "agent/train/run_dir.h"
-#include "agent/train/trainer.h"
+#include "agent/train/train_run.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-#define METRICS_EVERY_STEPS 50
 
 struct run {
 	struct config config;
 	struct trainer *trainer; /* owned */
 	char out[LIMIT_PATH];
 	struct run_dir dir;
-	struct metrics metrics;
+	struct train_run loop;
 	struct progress progress;
-	double start_s, saved_s;
-	uint64_t first_step; /* of this process */
-	uint64_t saved_step;
-	bool saved; /* there is a checkpoint of saved_step */
 	bool resumed;
-	bool metrics_told;       /* the user knows that the metrics file is broken */
 	atomic_bool signalled;   /* set by the thread that takes signals */
 	uint64_t tested_step;    /* the step that test is of */
 	struct eval_result test; /* count 0: none yet */
@@ -58,14 +46,6 @@ static void on_signal(void *arg, int signum)
 	atomic_store(&r->signalled, true);
 }
 
-static double clock_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int fail(struct run *r, int rc, int busy_with, const struct err *e)
 {
 	progress_clear(&r->progress);
@@ -73,148 +53,85 @@ static int fail(struct run *r, int rc, int busy_with, const struct err *e)
 	return exit_code(rc, busy_with);
 }
 
-static void watch_metrics(struct run *r)
+/* ---- steps, and what is due behind them */
+
+static void on_stepped(void *arg, const struct step_result *s, double seconds)
 {
-	if (r->metrics.broken.code == 0 || r->metrics_told)
-		return;
-	r->metrics_told = true;
+	struct run *r = arg;
+
+	progress_step(&r->progress, r->trainer, s, seconds, train_run_now_s());
+}
+
+static void say_eval(struct run *r, const char *set, const struct eval_result *v)
+{
+	const struct trainer *t = r->trainer;
+
+	if (v->count > 0)
+		progress_say(&r->progress, "epoch %.3g  %s loss %.4f  acc %.2f%%",
+		        (double)t->samples / (double)t->n_train, set, v->loss,
+		        100.0 * (double)v->correct / (double)v->count);
+}
+
+static void note_test(struct run *r, const struct eval_result *v)
+{
+	say_eval(r, "test", v);
+	r->test = *v;
+	r->tested_step = r->trainer->step;
+}
+
+static int on_evaluated(void *arg, const struct learner_eval *v, const struct err *e)
+{
+	struct run *r = arg;
+
+	say_eval(r, "validation", &v->validation);
+	note_test(r, &v->r);
+	return e->code;
+}
+
+static int on_saved(void *arg, const struct err *e)
+{
+	(void)arg;
+	return e->code;
+}
+
+static void on_warns(void *arg)
+{
+	struct run *r = arg;
+
 	progress_clear(&r->progress);
-	log_warn("%s: no more metrics are written, training goes on", r->metrics.broken.msg);
-}
-
-static int save(struct run *r, struct err *e)
-{
-	struct trainer *t = r->trainer;
-	const double begin_s = clock_s();
-	char path[RUN_DIR_PATH];
-	int rc;
-
-	if (r->saved && r->saved_step == t->step)
-		return 0;
-	rc = trainer_save(t, run_dir_checkpoint(&r->dir, t->step, path), e);
-	r->saved_s = clock_s(); /* also after a failure: not again at every step */
-	if (rc != 0)
-		return rc;
-	r->saved = true;
-	r->saved_step = t->step;
-	metrics_checkpoint(&r->metrics, t, path, r->saved_s - begin_s);
-	if (run_dir_rotate(&r->dir, r->config.run.keep, e) != 0) {
-		progress_clear(&r->progress);
-		log_warn("old checkpoints: %s", e->msg);
-	}
-	return 0;
-}
-
-static int evaluate(struct run *r, enum eval_set set, struct err *e)
-{
-	struct trainer *t = r->trainer;
-	const double begin_s = clock_s();
-	struct eval_result result;
-	char path[RUN_DIR_PATH];
-	int rc = trainer_evaluate(t, set, &result, e);
-
-	if (rc != 0)
-		return rc;
-	metrics_eval(&r->metrics, t, set, &result, clock_s() - begin_s);
-	progress_say(&r->progress, "epoch %.3g  %s loss %.4f  acc %.2f%%",
-	        (double)t->samples / (double)t->n_train,
-	        set == EVAL_VALIDATION ? "validation" : "test", result.loss,
-	        100.0 * (double)result.correct / (double)result.count);
-	if (set == EVAL_TEST) {
-		r->test = result;
-		r->tested_step = t->step;
-		return 0;
-	}
-	/* Before the checkpoint that will remember this best: killed in between, the resumed run
-	 * comes here again and writes the same file. */
-	if (t->best_step == t->step)
-		rc = trainer_save(t, run_dir_file(&r->dir, "best.safetensors", path), e);
-	return rc;
-}
-
-static int evaluate_all(struct run *r, struct err *e)
-{
-	int rc = 0;
-
-	if (r->trainer->n_val > 0)
-		rc = evaluate(r, EVAL_VALIDATION, e);
-	if (rc == 0 && r->trainer->has_test)
-		rc = evaluate(r, EVAL_TEST, e);
-	return rc;
-}
-
-/* Metrics, evaluations and checkpoints that are due now. */
-static int after_step(struct run *r, const struct step_result *s, bool stop, struct err *e)
-{
-	const struct config *c = &r->config;
-	const bool done = trainer_done(r->trainer), pause = s->epoch_end || done;
-	int rc = 0;
-
-	if (s->step % METRICS_EVERY_STEPS == 0 || pause)
-		metrics_step(&r->metrics, r->trainer, s, progress_rate(&r->progress));
-	if (pause)
-		rc = evaluate_all(r, e);
-	if (rc == 0 &&
-	        (pause || stop ||
-	                (c->run.checkpoint_steps > 0 &&
-	                        s->step % (uint64_t)c->run.checkpoint_steps == 0) ||
-	                (c->run.checkpoint_s > 0 && clock_s() - r->saved_s >= c->run.checkpoint_s)))
-		rc = save(r, e);
-	watch_metrics(r);
-	if (rc == ERR_IO && !stop && !done) {
-		progress_clear(&r->progress);
-		log_warn("%s: training goes on, the next checkpoint may succeed", e->msg);
-		rc = 0;
-	}
-	return rc;
 }
 
 /* Steps until the end or until told to stop. */
 static int train(struct run *r, struct err *e)
 {
-	struct trainer *t = r->trainer;
-	const uint64_t limit = (uint64_t)r->config.run.stop_after;
-	struct step_result s;
-	bool stop = atomic_load(&r->signalled);
 	int rc = 0;
 
-	while (rc == 0 && !stop && !trainer_done(t)) {
-		const double begin_s = clock_s();
-
-		rc = trainer_step(t, &s, e);
-		if (rc != 0)
-			break;
-		const double end_s = clock_s();
-
-		progress_step(&r->progress, t, &s, end_s - begin_s, end_s);
-		stop = atomic_load(&r->signalled) ||
-		       (limit > 0 && t->step - r->first_step >= limit);
-		rc = after_step(r, &s, stop, e);
-		stop = stop || atomic_load(&r->signalled);
+	while (rc == 0 && !atomic_load(&r->signalled) && !train_run_over(&r->loop)) {
+		rc = train_run_step(&r->loop, e);
+		if (rc == ERR_IO && !atomic_load(&r->signalled) && !train_run_over(&r->loop)) {
+			progress_clear(&r->progress);
+			log_warn("%s: training goes on, the next checkpoint may succeed", e->msg);
+			rc = 0;
+		}
 	}
-	/* Nothing happens here when after_step has just saved. */
 	if (rc == 0)
-		rc = save(r, e);
+		rc = train_run_save(&r->loop, e);
 	progress_clear(&r->progress);
 	return rc;
 }
 
+/* ---- the beginning */
+
 static int resume(struct run *r, struct err *e)
 {
 	char path[RUN_DIR_PATH];
-	int rc = resume_newest(r->trainer, &r->dir, path, e);
+	int rc = resume_newest(r->trainer, &r->dir, path, &r->resumed, e);
 
-	if (rc == ERR_NOTFOUND) {
+	if (rc == 0 && r->resumed)
+		progress_say(&r->progress, "resumed %s at step %" PRIu64, path, r->trainer->step);
+	else if (rc == 0)
 		progress_say(&r->progress, "no whole checkpoint in %s: starting anew", r->dir.path);
-		return 0;
-	}
-	if (rc != 0)
-		return rc;
-	r->resumed = true;
-	r->saved = true;
-	r->saved_step = r->trainer->step;
-	progress_say(&r->progress, "resumed %s at step %" PRIu64, path, r->trainer->step);
-	return 0;
+	return rc;
 }
 
 /* A run must not write over another one's files. */
@@ -244,11 +161,7 @@ static int open_trainer(struct run *r)
 	int rc = trainer_new(&r->trainer, c, &part, &e);
 
 	if (rc != 0)
-		return fail(r, rc,
-		        part == TRAINER_DATA    ? EXIT_DATA
-		        : part == TRAINER_MODEL ? EXIT_CONFIG
-		                                : EXIT_DEVICE,
-		        &e);
+		return fail(r, rc, trainer_exit_code(rc, part), &e);
 	if (!c->run.resume && c->run.init_from[0] != '\0')
 		rc = trainer_init_from(r->trainer, c->run.init_from, &e);
 	return rc != 0 ? fail(r, rc, EXIT_MODEL, &e) : EXIT_OK;
@@ -258,7 +171,11 @@ static int open_trainer(struct run *r)
 static int open_run(struct run *r)
 {
 	const struct config *c = &r->config;
-	char path[RUN_DIR_PATH];
+	const struct train_run_callbacks cb = {.arg = r,
+	        .stepped_cb = on_stepped,
+	        .evaluated_cb = on_evaluated,
+	        .saved_cb = on_saved,
+	        .warns_cb = on_warns};
 	struct err e;
 	int rc, status = open_trainer(r);
 
@@ -278,14 +195,8 @@ static int open_run(struct run *r)
 		rc = trainer_init_from(r->trainer, c->run.init_from, &e);
 	if (rc != 0)
 		return fail(r, rc, EXIT_MODEL, &e);
-	rc = metrics_open(&r->metrics,
-	        c->run.metrics[0] != '\0' ? c->run.metrics
-	                                  : run_dir_file(&r->dir, "metrics.jsonl", path),
-	        &e);
-	if (rc != 0)
-		return fail(r, rc, EXIT_FAILED, &e);
-	r->first_step = r->trainer->step;
-	return EXIT_OK;
+	rc = train_run_begin(&r->loop, r->trainer, &r->dir, &cb, r->resumed, &e);
+	return rc != 0 ? fail(r, rc, EXIT_FAILED, &e) : EXIT_OK;
 }
 
 static void say_header(struct run *r)
@@ -307,20 +218,21 @@ static void say_header(struct run *r)
 	progress_say(&r->progress, "output  %s", r->dir.path);
 }
 
+/* ---- the end */
+
 static void tell_last_good(const struct run *r)
 {
 	char path[RUN_DIR_PATH];
 
-	if (r->saved)
+	if (r->loop.saved)
 		log_error("the last good checkpoint is %s",
-		        run_dir_checkpoint(&r->dir, r->saved_step, path));
+		        run_dir_checkpoint(&r->dir, r->loop.saved_step, path));
 	else
 		log_error("there was no checkpoint yet");
 }
 
 static int finish_diverged(struct run *r, const struct err *e)
 {
-	metrics_end(&r->metrics, r->trainer, "diverged", clock_s() - r->start_s);
 	progress_clear(&r->progress);
 	log_error("training diverged: %s", e->msg);
 	tell_last_good(r);
@@ -333,26 +245,32 @@ static int finish_stopped(struct run *r)
 	const struct trainer *t = r->trainer;
 	char path[RUN_DIR_PATH];
 
-	metrics_end(&r->metrics, t, atomic_load(&r->signalled) ? "signal" : "stop_after",
-	        clock_s() - r->start_s);
 	printf("stopped at step %" PRIu64 " of %" PRIu64 ", %s; --resume goes on from there\n",
 	        t->step, trainer_steps_total(t), run_dir_checkpoint(&r->dir, t->step, path));
 	return EXIT_OK;
 }
 
-static int finish_done(struct run *r)
+/* The weights, and what was not measured yet: resumed after the last step there was nothing to
+ * train. */
+static int write_result(struct run *r, struct err *e)
 {
 	struct trainer *t = r->trainer;
 	char path[RUN_DIR_PATH];
-	struct err e;
-	int rc = trainer_export(t, run_dir_file(&r->dir, "final.safetensors", path), &e);
+	struct eval_result test;
+	int rc = trainer_export(t, run_dir_file(&r->dir, "final.safetensors", path), e);
 
-	/* Resumed after the last step: there was nothing to train, and so nothing measured yet. */
-	if (rc == 0 && t->has_test && (r->test.count == 0 || r->tested_step != t->step))
-		rc = evaluate(r, EVAL_TEST, &e);
-	if (rc != 0)
-		return fail(r, rc, EXIT_FAILED, &e);
-	metrics_end(&r->metrics, t, "done", clock_s() - r->start_s);
+	if (rc != 0 || !t->has_test || (r->test.count > 0 && r->tested_step == t->step))
+		return rc;
+	rc = train_run_evaluate_set(&r->loop, EVAL_TEST, &test, e);
+	if (rc == 0)
+		note_test(r, &test);
+	return rc;
+}
+
+static int finish_done(const struct run *r)
+{
+	const struct trainer *t = r->trainer;
+
 	if (r->test.count > 0)
 		printf("test loss %.4f, accuracy %.2f%% (%" PRId64 " of %" PRId64 ")\n",
 		        r->test.loss, 100.0 * (double)r->test.correct / (double)r->test.count,
@@ -360,7 +278,7 @@ static int finish_done(struct run *r)
 	if (t->best_step > 0)
 		printf("best validation loss %.4f at step %" PRIu64 ": %s/best.safetensors\n",
 		        t->best_loss, t->best_step, r->dir.path);
-	printf("weights: %s\n", path);
+	printf("weights: %s/final.safetensors\n", r->dir.path);
 	return EXIT_OK;
 }
 
@@ -374,24 +292,26 @@ static int run_train(struct run *r)
 	say_header(r);
 	if (trainer_done(r->trainer))
 		progress_say(&r->progress, "this run is done already; more --epochs would go on");
-	metrics_start(&r->metrics, r->trainer, r->resumed);
-	r->start_s = r->saved_s = clock_s();
 	rc = train(r, &e);
-	if (rc == ERR_NONFINITE)
-		status = finish_diverged(r, &e);
-	else if (rc != 0) {
-		metrics_end(&r->metrics, r->trainer, "failed", clock_s() - r->start_s);
+	const bool trained = rc == 0;
+
+	if (rc == 0 && trainer_done(r->trainer))
+		rc = write_result(r, &e);
+	train_run_end(&r->loop, rc, "signal");
+	if (rc == ERR_NONFINITE && !trained)
+		return finish_diverged(r, &e);
+	if (rc != 0) {
 		status = fail(r, rc, EXIT_FAILED, &e);
-		tell_last_good(r);
-	} else
-		status = trainer_done(r->trainer) ? finish_done(r) : finish_stopped(r);
-	watch_metrics(r);
-	return status;
+		if (!trained)
+			tell_last_good(r);
+		return status;
+	}
+	return trainer_done(r->trainer) ? finish_done(r) : finish_stopped(r);
 }
 
 int cmd_train(int argc, char **argv)
 {
-	struct run r = {.dir = {.lock = -1}, .metrics = {.fd = -1}};
+	struct run r = {.dir = {.lock = -1}};
 	struct cli_args args;
 	struct err e;
 	int status;
@@ -406,7 +326,6 @@ int cmd_train(int argc, char **argv)
 	else
 		status = run_train(&r);
 	signals_to(NULL, NULL);
-	metrics_close(&r.metrics);
 	run_dir_close(&r.dir);
 	trainer_free(r.trainer);
 	config_close(&r.config);

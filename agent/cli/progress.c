@@ -35,7 +35,7 @@ void progress_init(struct progress *p, const struct config *c)
 	        !p->json && isatty(STDERR_FILENO) && (term == NULL || strcmp(term, "dumb") != 0);
 }
 
-double progress_rate(const struct progress *p)
+static double rate_of(const struct progress *p)
 {
 	return p->seconds > 0 ? p->count / p->seconds : 0;
 }
@@ -62,7 +62,7 @@ static void duration_text(double s, char out[24])
 
 static void line_text(const struct progress *p, const struct trainer *t, char out[LINE_BYTES])
 {
-	const double rate = progress_rate(p), epochs = t->config->train.epochs;
+	const double rate = rate_of(p), epochs = t->config->train.epochs;
 	const uint64_t epoch = trainer_epoch(t), total = (uint64_t)ceil(epochs);
 	double left = (double)t->schedule.total - (double)t->samples;
 	char eta[24];

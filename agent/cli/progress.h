@@ -25,9 +25,6 @@ void progress_init(struct progress *p, const struct config *c);
 void progress_step(struct progress *p, const struct trainer *t, const struct step_result *r,
         double seconds, double now_s);
 
-/* Samples per second over the last steps; 0 before the first. */
-double progress_rate(const struct progress *p);
-
 /* A line of its own, above the one that is written over. */
 void progress_say(struct progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -22,20 +22,19 @@
 
 #define FRESH_STEPS 100 /* an agent that has trained so many batches has something to give */
 
-static int resume(struct training *t, bool *resumed, struct err *e)
+static int resume(struct training *t, struct err *e)
 {
 	struct trainer *trainer = learner_trainer(t->learner);
 	const struct checkpoint_origin *o = &trainer->origin;
 	char path[RUN_DIR_PATH];
-	int rc = resume_newest(trainer, &t->dir, path, e);
-	if (rc)
-		return rc == ERR_NOTFOUND ? 0 : rc;
+	int rc = resume_newest(trainer, &t->dir, path, &t->resumed, e);
+	if (rc || !t->resumed)
+		return rc;
 	log_info("resumed %s: step %" PRIu64 ", %" PRIu64 " samples of our own", path,
 	        trainer->step, trainer->samples);
 	if (o->before_samples > 0)
 		log_info("the %" PRIu64 " samples before them are %.12s's, whose checkpoint it was",
 		        o->before_samples, o->before);
-	*resumed = true;
 	return 0;
 }
 
@@ -107,9 +106,7 @@ static int open_learner(struct training *t, const struct config *c, uv_loop_t *l
 	        .layer_norms = c->gossip.gate == GATE_SELSYNC};
 	int rc = learner_open(&t->learner, &lc, &part, e);
 	if (rc) {
-		*status = exit_code(rc, part == TRAINER_DATA    ? EXIT_DATA
-		                        : part == TRAINER_MODEL ? EXIT_CONFIG
-		                                                : EXIT_DEVICE);
+		*status = trainer_exit_code(rc, part);
 		return rc;
 	}
 	*status = EXIT_MODEL;
@@ -216,7 +213,7 @@ int training_open(struct training *t, const struct config *c, uv_loop_t *loop,
 	if (rc)
 		goto out;
 	*status = EXIT_MODEL;
-	rc = resume(t, &t->resumed, e);
+	rc = resume(t, e);
 	if (rc)
 		goto out;
 	*status = EXIT_FAILED;

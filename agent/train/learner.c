@@ -381,7 +381,6 @@ int learner_open(struct learner **out, const struct learner_config *c, enum trai
 		return err_set(e, ERR_NOMEM, "no memory for a learner");
 	l->base.ops = &ops;
 	l->c = *c;
-	l->metrics.fd = -1;
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->changed, NULL);
 	if (thread_start(&l->thread, learner__thread, l) != 0) {

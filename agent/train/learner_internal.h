@@ -6,7 +6,7 @@
 #define DUNLIN_AGENT_TRAIN_LEARNER_INTERNAL_H
 
 #include "agent/train/learner_thread.h"
-#include "agent/train/metrics.h"
+#include "agent/train/train_run.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -111,17 +111,9 @@ struct learner_thread {
 	struct trainer *trainer; /* owned */
 	enum trainer_part part;  /* of a failure to open; read once opened is set */
 	struct err open_err;
-	struct metrics metrics;
-	bool metrics_told; /* the user knows that the metrics file is broken */
+	struct train_run run;
 	bool done;         /* told */
 	struct err failed; /* code 0: not so */
-	bool unsaved;      /* the last checkpoint holds other parameters */
-	double begin_s, saved_s;
-	double busy_s;         /* spent in steps since the last line of metrics */
-	uint64_t busy_samples; /* trained in them */
-	uint64_t first_step;   /* of this process */
-	uint64_t evaluations;  /* of the run, made or missed */
-	uint64_t saved_step;   /* of the last checkpoint, or what it began with */
 	struct learner_copy copies[LEARNER_REQUESTS];
 	struct learner_keep keep;
 	struct learner_job merge; /* that the trainer adds with its next step */

@@ -109,10 +109,10 @@ bool learner__keep_save(struct learner_thread *l, struct learner_job *j)
 
 	(void)!graph_check(l->trainer->net, &e); /* nothing is under way any more */
 	look(k);
-	if (!k->has_good || k->state[k->good].step <= l->saved_step) {
+	if (!k->has_good || k->state[k->good].step <= l->run.saved_step) {
 		log_warn("the device failed after step %" PRIu64 "; the last checkpoint is of step "
 		         "%" PRIu64,
-		        now, l->saved_step);
+		        now, l->run.saved_step);
 		return false;
 	}
 	j->step = k->state[k->good].step;
@@ -120,7 +120,7 @@ bool learner__keep_save(struct learner_thread *l, struct learner_job *j)
 	if (trainer_save_from(l->trainer, &k->state[k->good], k->copy[k->good], path, &j->err) ==
 	        0) {
 		j->err.code = 0;
-		l->saved_step = j->step;
+		l->run.saved_step = j->step;
 		log_info("the device failed after step %" PRIu64 "; a checkpoint of step %" PRIu64
 		         " is written from the copy in the host's memory",
 		        now, j->step);

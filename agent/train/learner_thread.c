@@ -21,17 +21,10 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 #include <sys/resource.h>
 
 #define NICE 5 /* below the loop's thread; the device's threads inherit it */
-#define METRICS_EVERY_STEPS 50
-
-static double clock_s(void)
-{
-	return 1e-9 * (double)uv_hrtime();
-}
 
 void learner__push(struct learner_queue *q, const struct learner_job *j)
 {
@@ -103,83 +96,20 @@ void learner__fail(struct learner_thread *l, const struct err *e)
 	learner__answer(l, &(struct learner_job){.what = LEARNER_FAILED, .err = *e});
 }
 
-static void watch_metrics(struct learner_thread *l)
+/* What was measured counts, though the best model was not written. */
+static void forgive_unwritten(struct err *e)
 {
-	if (l->metrics.broken.code == 0 || l->metrics_told)
+	if (e->code != ERR_IO)
 		return;
-	l->metrics_told = true;
-	log_warn("%s: no more metrics are written, training goes on", l->metrics.broken.msg);
-}
-
-static void save(struct learner_thread *l, struct learner_job *j)
-{
-	struct trainer *t = l->trainer;
-	const double begin_s = clock_s();
-	char path[RUN_DIR_PATH];
-	struct err e;
-
-	j->step = t->step;
-	if (!l->unsaved)
-		return;
-	run_dir_checkpoint(l->c.dir, t->step, path);
-	if (trainer_save(t, path, &j->err) == 0) {
-		j->err.code = 0;
-		l->unsaved = false;
-		l->saved_step = t->step;
-		metrics_checkpoint(&l->metrics, t, path, clock_s() - begin_s);
-		if (run_dir_rotate(l->c.dir, l->c.config->run.keep, &e) != 0)
-			log_warn("old checkpoints: %s", e.msg);
-	}
-	l->saved_s = clock_s(); /* also after a failure: not again at every step */
-}
-
-static int evaluate_set(
-        struct learner_thread *l, enum eval_set set, struct eval_result *r, struct err *e)
-{
-	const double begin_s = clock_s();
-	int rc = trainer_evaluate(l->trainer, set, r, e);
-
-	if (rc == 0)
-		metrics_eval(&l->metrics, l->trainer, set, r, clock_s() - begin_s);
-	return rc;
-}
-
-/* As in `dunlin train`: on the samples held out, and the best model is kept. Two models of one step
- * may be looked at, before and after the merge rounds: the loss tells which is meant. */
-static int validate(struct learner_thread *l, struct learner_eval *v, struct err *e)
-{
-	struct trainer *t = l->trainer;
-	char path[RUN_DIR_PATH];
-	struct err why;
-	int rc = evaluate_set(l, EVAL_VALIDATION, &v->validation, e);
-
-	if (rc != 0)
-		return rc;
-	v->best_step = t->best_step;
-	v->best_loss = t->best_loss;
-	if (t->best_step == t->step && t->best_loss == v->validation.loss &&
-	        trainer_save(t, run_dir_file(l->c.dir, "best.safetensors", path), &why) != 0)
-		log_warn("%s: training goes on", why.msg);
-	return 0;
+	log_warn("%s: training goes on", e->msg);
+	e->code = 0;
 }
 
 static void evaluate(struct learner_thread *l, struct learner_job *j)
 {
-	struct trainer *t = l->trainer;
-	const double begin_s = clock_s();
-	enum eval_set set = j->whole || t->part_loader == NULL ? EVAL_TEST : EVAL_TEST_PART;
-
-	j->eval = (struct learner_eval){
-	        .step = t->step,
-	        .clock = trainer_clock(t),
-	        .whole = set == EVAL_TEST,
-	        .asked = j->whole,
-	};
-	if ((t->n_val > 0 && validate(l, &j->eval, &j->err) != 0) ||
-	        (t->has_test && evaluate_set(l, set, &j->eval.r, &j->err) != 0))
-		return;
-	j->err.code = 0;
-	j->eval.seconds = clock_s() - begin_s;
+	j->err.code = train_run_evaluate(&l->run, j->whole, &j->eval, &j->err);
+	j->eval.asked = j->whole;
+	forgive_unwritten(&j->err);
 }
 
 static void get_state(struct learner_thread *l, struct learner_job *j)
@@ -210,7 +140,7 @@ static void adopt(struct learner_thread *l, struct learner_job *j)
 	if (trainer_adopt_state(l->trainer, j->from, &s, &j->err) != 0)
 		return;
 	j->err.code = 0;
-	l->unsaved = true;
+	l->run.unsaved = true;
 }
 
 static void merge_failed(struct learner_thread *l, struct err *e)
@@ -253,7 +183,7 @@ static void apply(struct learner_thread *l, const struct learner_job *j)
 	struct err e;
 	int rc;
 
-	l->unsaved = true;
+	l->run.unsaved = true;
 	l->merge = *j; /* the trainer borrows k */
 	l->merging = true;
 	if (trains(l))
@@ -293,7 +223,7 @@ static void do_job(struct learner_thread *l, struct learner_job *j)
 		adopt(l, j);
 		break;
 	case LEARNER_SAVE:
-		save(l, j);
+		j->err.code = train_run_save(&l->run, &j->err);
 		break;
 	case LEARNER_EVALUATE:
 		evaluate(l, j);
@@ -336,76 +266,61 @@ static void wait_change(struct learner_thread *l)
 
 static void watch_end(struct learner_thread *l)
 {
-	const uint64_t limit = (uint64_t)l->c.config->run.stop_after;
 	struct trainer *t = l->trainer;
 
 	trainer_set_others(t, atomic_load(&l->others));
-	if (l->done || (!trainer_done(t) && (limit == 0 || t->step - l->first_step < limit)))
+	if (l->done || !train_run_over(&l->run))
 		return;
 	l->done = true;
 	end_merge(l);
 	learner__answer(l, &(struct learner_job){.what = LEARNER_DONE, .clock = trainer_clock(t)});
 }
 
-/* How many of the run's evaluations are behind its clock. */
-static uint64_t evaluations(const struct learner_thread *l)
-{
-	const struct trainer *t = l->trainer;
-	double epochs = (double)trainer_clock(t) / (double)trainer_epoch_samples(t);
+/* ---- a step, and what is due behind it */
 
-	return (uint64_t)(epochs / l->c.config->run.eval_epochs);
+static void stepped(void *arg, const struct step_result *r, double seconds)
+{
+	struct learner_thread *l = arg;
+	const struct trainer *t = l->trainer;
+
+	tell_step(l, &(struct learner_step){
+	                     .r = *r,
+	                     .clock = trainer_clock(t),
+	                     .layer_norms = t->layer_norms,
+	                     .moved = t->moved,
+	                     .seconds = seconds,
+	             });
+	tell_merged(l);
 }
 
-/* What the learner does by itself behind a step. */
-static void after_step(struct learner_thread *l, const struct step_result *r)
+static int evaluated(void *arg, const struct learner_eval *v, const struct err *e)
 {
-	const struct config *c = l->c.config;
-	struct trainer *t = l->trainer;
-	const bool due = evaluations(l) > l->evaluations;
-	struct learner_job j = {.what = LEARNER_EVALUATE};
+	struct learner_job j = {.what = LEARNER_EVALUATE, .eval = *v, .err = *e};
 
-	if (r->step % METRICS_EVERY_STEPS == 0 || due || trainer_done(t)) {
-		metrics_step(&l->metrics, t, r, (double)l->busy_samples / l->busy_s);
-		l->busy_s = 0;
-		l->busy_samples = 0;
-	}
-	if (due && trainer_evaluates(t)) {
-		evaluate(l, &j);
-		learner__answer(l, &j);
-	}
-	l->evaluations = evaluations(l);
-	if ((c->run.checkpoint_steps > 0 && r->step % (uint64_t)c->run.checkpoint_steps == 0) ||
-	        (c->run.checkpoint_s > 0 && clock_s() - l->saved_s >= c->run.checkpoint_s)) {
-		j = (struct learner_job){.what = LEARNER_SAVE};
-		save(l, &j);
-		learner__answer(l, &j);
-	}
-	learner__keep(l, clock_s());
-	watch_metrics(l);
+	forgive_unwritten(&j.err);
+	learner__answer(arg, &j);
+	return 0;
+}
+
+static int saved(void *arg, const struct err *e)
+{
+	struct learner_thread *l = arg;
+
+	learner__answer(l,
+	        &(struct learner_job){.what = LEARNER_SAVE, .step = l->trainer->step, .err = *e});
+	return 0;
 }
 
 static void step(struct learner_thread *l)
 {
-	struct trainer *t = l->trainer;
-	const double begin_s = clock_s();
-	struct learner_step s = {0};
 	struct err e;
 
-	if (trainer_step(t, &s.r, &e) != 0) {
+	if (train_run_step(&l->run, &e) != 0) {
 		tell_merged(l);
 		learner__fail(l, &e);
 		return;
 	}
-	l->unsaved = true;
-	s.clock = trainer_clock(t);
-	s.layer_norms = t->layer_norms;
-	s.moved = t->moved;
-	s.seconds = clock_s() - begin_s;
-	l->busy_s += s.seconds;
-	l->busy_samples += (uint64_t)s.r.count;
-	tell_step(l, &s);
-	tell_merged(l);
-	after_step(l, &s.r);
+	learner__keep(l, train_run_now_s());
 }
 
 static void work(struct learner_thread *l)
@@ -434,36 +349,19 @@ static void work(struct learner_thread *l)
 /* The loop can reach it from here on. */
 static void begin(struct learner_thread *l)
 {
-	const struct config *c = l->c.config;
-	struct trainer *t = l->trainer;
-	char path[RUN_DIR_PATH];
+	const struct train_run_callbacks cb = {
+	        .arg = l, .stepped_cb = stepped, .evaluated_cb = evaluated, .saved_cb = saved};
 	struct err e;
 
-	if (metrics_open(&l->metrics,
-	            c->run.metrics[0] != '\0' ? c->run.metrics
-	                                      : run_dir_file(l->c.dir, "metrics.jsonl", path),
-	            &e) != 0)
-		l->metrics.broken = e;
-	l->first_step = l->saved_step = t->step;
-	l->evaluations = evaluations(l);
-	l->unsaved = true;
-	l->begin_s = l->saved_s = clock_s();
-	metrics_start(&l->metrics, t, t->step > 0);
-	watch_metrics(l);
+	if (train_run_begin(&l->run, l->trainer, l->c.dir, &cb, l->trainer->step > 0, &e) != 0)
+		log_warn("%s: no more metrics are written, training goes on", e.msg);
+	l->run.unsaved = true; /* the checkpoint may be another agent's */
 }
 
 static void end(struct learner_thread *l)
 {
-	const char *reason = "stopped";
-
 	(void)learner__sound(l); /* and no snapshot is under way any more */
-	if (l->failed.code != 0)
-		reason = l->failed.code == ERR_NONFINITE ? "diverged" : "failed";
-	else if (l->done)
-		reason = trainer_done(l->trainer) ? "done" : "stop_after";
-	metrics_end(&l->metrics, l->trainer, reason, clock_s() - l->begin_s);
-	watch_metrics(l);
-	metrics_close(&l->metrics);
+	train_run_end(&l->run, l->failed.code, "stopped");
 	atomic_store(&l->ended, true);
 	uv_async_send(&l->wake);
 }

@@ -12,14 +12,16 @@ static void tell_damaged(const char *path, const struct err *why, void *arg)
 	log_warn("%s: put aside as %s.damaged, the checkpoint before it is tried", why->msg, path);
 }
 
-int resume_newest(struct trainer *t, struct run_dir *dir, char path[RUN_DIR_PATH], struct err *e)
+int resume_newest(struct trainer *t, const struct run_dir *dir, char path[RUN_DIR_PATH],
+        bool *resumed, struct err *e)
 {
 	struct trainer_notes notes = {0};
 	struct checkpoint c;
 	int rc = run_dir_newest(dir, &c, path, tell_damaged, NULL, e);
 
+	*resumed = rc == 0;
 	if (rc != 0)
-		return rc;
+		return rc == ERR_NOTFOUND ? 0 : rc;
 	rc = trainer_restore(t, &c, &notes, e);
 	checkpoint_close(&c);
 	if (rc != 0)

@@ -7,9 +7,9 @@
 #include "agent/train/trainer.h"
 
 /* Restores the newest whole checkpoint of the folder; path gets its name. What is damaged is put
- * aside, and what differs is only told: both in the log. ERR_NOTFOUND: there is none, and the
- * trainer is as it was. */
-int resume_newest(
-        struct trainer *t, struct run_dir *dir, char path[RUN_DIR_PATH], struct err *e) MUST_CHECK;
+ * aside, and what differs is only told: both in the log. Without one, resumed is false and the
+ * trainer as it was. */
+int resume_newest(struct trainer *t, const struct run_dir *dir, char path[RUN_DIR_PATH],
+        bool *resumed, struct err *e) MUST_CHECK;
 
 #endif

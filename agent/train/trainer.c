@@ -15,6 +15,7 @@
  * numbers; then the step is not applied. Saving and restoring are in trainer_state.c. */
 #include "agent/train/trainer.h"
 
+#include "agent/base/exit_code.h"
 #include "agent/base/rng.h"
 
 #include <assert.h>
@@ -211,6 +212,15 @@ static int init_weights(struct trainer *t, struct err *e)
 	graph_set_params(t->net, values);
 	free(values);
 	return graph_check(t->net, e);
+}
+
+int trainer_exit_code(int err_code, enum trainer_part part)
+{
+	static const int busy_with[] = {[TRAINER_DATA] = EXIT_DATA,
+	        [TRAINER_MODEL] = EXIT_CONFIG,
+	        [TRAINER_DEVICE] = EXIT_DEVICE};
+
+	return exit_code(err_code, busy_with[part]);
 }
 
 int trainer_new(

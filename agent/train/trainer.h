@@ -51,6 +51,7 @@ struct trainer {
 
 /* What trainer_new was busy with: its errors mean different things to the user. */
 enum trainer_part { TRAINER_DATA, TRAINER_MODEL, TRAINER_DEVICE };
+int trainer_exit_code(int err_code, enum trainer_part part);
 
 /* Reads and splits the data, which must hold at least a step's samples, works out the model, takes
  * all memory, sets the initial weights. part (may be NULL) receives what failed. */

@@ -67,7 +67,7 @@ static uint64_t left(struct kept *k)
 		return 0;
 	assert_int_equal(j.err.code, 0);
 	assert_int_equal(access(run_dir_checkpoint(&k->b.dir, j.step, path), F_OK), 0);
-	assert_int_equal(k->l.saved_step, j.step);
+	assert_int_equal(k->l.run.saved_step, j.step);
 	return j.step;
 }
 
@@ -154,10 +154,10 @@ static void a_newer_checkpoint_is_better(void **state)
 	kept_open(&k, state);
 	step_and_keep(&k, 3, 0);
 	come(0);
-	k.l.saved_step = 3;
+	k.l.run.saved_step = 3;
 	assert_int_equal(left(&k), 0);
 	assert_int_not_equal(access(run_dir_checkpoint(&k.b.dir, 3, path), F_OK), 0);
-	k.l.saved_step = 2;
+	k.l.run.saved_step = 2;
 	assert_int_equal(left(&k), 3);
 	kept_close(&k);
 }
