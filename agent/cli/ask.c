@@ -12,21 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --max, for those that have it. */
-static int read_max(struct asked *a)
-{
-	const char *max = cli_own(&a->args, a->id, "--max");
-	char shown[JSON_SHOWN];
-	if (!max)
-		return EXIT_OK;
-	size_t len = strlen(max);
-	a->max = len <= 4 && strspn(max, "0123456789") == len ? atoi(max) : 0;
-	if (a->max >= 1 && a->max <= ASK_MAX)
-		return EXIT_OK;
-	return cli_usage_error(a->id, "--max: wants a whole number from 1 to %d, not \"%s\"",
-	        ASK_MAX, json_shown(max, shown));
-}
-
 bool ask_open(struct asked *a, enum command_id id, int argc, char **argv, int *status)
 {
 	struct err e;
@@ -38,11 +23,6 @@ bool ask_open(struct asked *a, enum command_id id, int argc, char **argv, int *s
 		return false;
 	buf_init(&a->answer, CLIENT_REPLY_MAX);
 	a->json = cli_own(&a->args, id, "--json") != NULL;
-	*status = read_max(a);
-	if (*status != EXIT_OK) {
-		ask_close(a);
-		return false;
-	}
 	*status = EXIT_CONFIG;
 	int rc = paths_socket(&a->config, path, &e);
 	if (rc == 0) {

@@ -12,8 +12,6 @@
 #include <cjson/cJSON.h>
 #include <stdio.h>
 
-#define ASK_MAX 512 /* entries that --max can ask for */
-
 /* An agent that is being asked. */
 struct asked {
 	enum command_id id;
@@ -23,7 +21,6 @@ struct asked {
 	struct buf answer;
 	cJSON *reply; /* owned; the last answer, if it was one */
 	bool json;    /* --json was given */
-	int max;      /* of --max; 0: not given */
 };
 
 /* Reads the command line and dials. True: ask_close it in the end. False: return *status. */

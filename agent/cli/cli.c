@@ -13,6 +13,7 @@
 #include "agent/base/log.h"
 #include "agent/config/options.h"
 #include "agent/json/jsontext.h"
+#include "gossip/flock/flock.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -55,11 +56,12 @@ const struct command commands[N_COMMANDS] = {
         [CMD_LEDGER] = {"ledger", "", 0, 0, "show the last decisions of an agent's gate",
                 TAKEN_BY_ASKER,
                 {{"--json", NULL, "print the agent's own answer, JSON"},
-                        {"--max", "N", "so many at most, up to 512 (64)"}}},
+                        {"--max", "N", "show at most N of up to 512 entries (64)",
+                                LEDGER_ENTRIES}}},
         [CMD_EXCHANGES] = {"exchanges", "", 0, 0, "show the last exchanges of an agent",
                 TAKEN_BY_ASKER,
                 {{"--json", NULL, "print the agent's own answer, JSON"},
-                        {"--max", "N", "so many at most, up to 512 (64)"}}},
+                        {"--max", "N", "show at most N of up to 128 entries (64)", FLOCK_RECENT}}},
         [CMD_PAUSE] = {"pause", "", 0, 0, "let an agent stop training until it is resumed",
                 TAKEN_BY_ASKER, {{"--json", NULL, "print the agent's own answer, JSON"}}},
         [CMD_RESUME] = {"resume", "", 0, 0, "let an agent that is paused train on", TAKEN_BY_ASKER,
@@ -219,6 +221,17 @@ static int read_setting_flag(
 	return 0;
 }
 
+static int check_own(enum command_id id, const struct cli_flag *f, const char *value)
+{
+	char shown[JSON_SHOWN];
+	size_t len = strlen(value);
+	int n = len <= 9 && strspn(value, "0123456789") == len ? atoi(value) : 0;
+	if (!f->max || (n >= 1 && n <= f->max))
+		return 0;
+	return cli_usage_error(id, "%s must be a whole number from 1 to %d, not \"%s\"", f->flag,
+	        f->max, json_shown(value, shown));
+}
+
 static int read_flag(struct reader *r)
 {
 	const struct command *cmd = &commands[r->id];
@@ -246,7 +259,7 @@ static int read_flag(struct reader *r)
 			return cli_usage_error(r->id, "%s needs a value: %s %s", flag, flag,
 			        own >= 0 ? cmd->flags[own].value : "FILE");
 		*(own >= 0 ? &r->a->own[own] : &r->a->config) = value;
-		return 0;
+		return own >= 0 ? check_own(r->id, &cmd->flags[own], value) : 0;
 	}
 	if (index < 0)
 		return unknown_flag(r->id, flag);

@@ -36,6 +36,7 @@ struct cli_flag {
 	const char *flag;
 	const char *value; /* the value's name in the help; NULL: it takes none */
 	const char *help;
+	int max; /* the value is a whole number from 1 to max; 0: it is any text */
 };
 
 #define CLI_FLAGS_MAX 4

@@ -2,8 +2,10 @@
 /* dunlin ledger, dunlin exchanges: what an agent's gate has decided and what came of it, and with
  * whom it has exchanged; the newest first. */
 #include "agent/cli/ask.h"
+#include "agent/control/control.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* A peer's first digits, or - where there is none. */
 static const char *peer_of(const cJSON *entry, char out[JSON_SHOWN])
@@ -78,11 +80,9 @@ static int ask_list(enum command_id id, int argc, char **argv, void (*show_cb)(c
 	int status;
 	if (!ask_open(&a, id, argc, argv, &status))
 		return status;
-	if (a.max)
-		snprintf(request, sizeof request, "{\"cmd\":\"%s\",\"max\":%d}", commands[id].name,
-		        a.max);
-	else
-		snprintf(request, sizeof request, "{\"cmd\":\"%s\"}", commands[id].name);
+	const char *max = cli_own(&a.args, id, "--max");
+	snprintf(request, sizeof request, "{\"cmd\":\"%s\",\"max\":%d}", commands[id].name,
+	        max ? atoi(max) : CONTROL_ENTRIES);
 	status = ask_show(&a, request, show_cb);
 	ask_close(&a);
 	return status;

@@ -42,8 +42,6 @@ struct control_view {
 	const struct agent_view *flock; /* borrowed; NULL: this agent only keeps membership */
 };
 
-enum control_act { CONTROL_PAUSE, CONTROL_RESUME, CONTROL_CHECKPOINT };
-
 struct control_config {
 	uv_loop_t *loop;  /* borrowed */
 	const char *path; /* copied */
@@ -52,7 +50,7 @@ struct control_config {
 	void (*look_cb)(void *arg, struct control_view *out);
 	void (*leave_cb)(void *arg); /* asked for; the answer is on its way */
 	/* Only called when the view has a flock. 0: it will be done; else why not, in e. */
-	int (*act_cb)(void *arg, enum control_act act, struct err *e);
+	int (*act_cb)(void *arg, enum flock_wish wish, struct err *e);
 };
 
 struct control;

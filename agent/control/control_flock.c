@@ -338,18 +338,22 @@ void control__flock(struct json_out *j, const struct agent_view *f, uint64_t now
 	print_partners(j, f, now_ms);
 }
 
-void control__ledger(struct json_out *j, const struct agent_view *f, uint32_t max, uint64_t now_ms)
+int control__ledger(const struct control_view *v, uint32_t max, struct buf *out)
 {
-	print_entries(j, "entries", f, max, now_ms);
+	struct json_out j = {.buf = out};
+	print_entries(&j, "entries", v->flock, max, v->now_ms);
+	return j.rc;
 }
 
-void control__exchanges(
-        struct json_out *j, const struct agent_view *f, uint32_t max, uint64_t now_ms)
+int control__exchanges(const struct control_view *v, uint32_t max, struct buf *out)
 {
-	json_open(j, "entries", '[');
-	for (uint64_t i = 0; i < f->core.n_recent && i < FLOCK_RECENT && i < max; i++) {
-		uint64_t number = f->core.n_recent - i;
-		print_result(j, number, &f->core.recent[(number - 1) % FLOCK_RECENT], now_ms);
+	const struct flock_view *f = &v->flock->core;
+	struct json_out j = {.buf = out};
+	json_open(&j, "entries", '[');
+	for (uint64_t i = 0; i < f->n_recent && i < FLOCK_RECENT && i < max; i++) {
+		uint64_t number = f->n_recent - i;
+		print_result(&j, number, &f->recent[(number - 1) % FLOCK_RECENT], v->now_ms);
 	}
-	json_close(j, ']');
+	json_close(&j, ']');
+	return j.rc;
 }

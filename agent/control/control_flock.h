@@ -4,7 +4,7 @@
 #ifndef DUNLIN_AGENT_CONTROL_CONTROL_FLOCK_H
 #define DUNLIN_AGENT_CONTROL_CONTROL_FLOCK_H
 
-#include "agent/drivers/driver.h"
+#include "agent/control/control.h"
 #include "agent/json/jsonout.h"
 
 #define CONTROL_LAST 8      /* ledger entries in a status */
@@ -14,8 +14,7 @@
 void control__flock(struct json_out *j, const struct agent_view *f, uint64_t now_ms);
 
 /* The newest entries, newest first: the member `entries`. */
-void control__ledger(struct json_out *j, const struct agent_view *f, uint32_t max, uint64_t now_ms);
-void control__exchanges(
-        struct json_out *j, const struct agent_view *f, uint32_t max, uint64_t now_ms);
+int control__ledger(const struct control_view *v, uint32_t max, struct buf *out) MUST_CHECK;
+int control__exchanges(const struct control_view *v, uint32_t max, struct buf *out) MUST_CHECK;
 
 #endif

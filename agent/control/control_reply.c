@@ -19,23 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum control_cmd {
-	CTL_STATUS,
-	CTL_PEERS,
-	CTL_LEDGER,
-	CTL_EXCHANGES,
-	CTL_PAUSE,
-	CTL_RESUME,
-	CTL_CHECKPOINT,
-	CTL_LEAVE,
-	CTL_VERSION,
-	CTL_CMDS
-};
-static const char *const cmds[CTL_CMDS + 1] = {"status", "peers", "ledger", "exchanges", "pause",
-        "resume", "checkpoint", "leave", "version", NULL};
-#define CMDS "status, peers, ledger, exchanges, pause, resume, checkpoint, leave, version"
 #define HEALTH_POOR 4 /* of GOSSIP_HEALTH_MAX: worth a word */
-#define NO_TRAINING "this agent trains nothing (--no-train)"
+#define NO_TRAINING "this agent does not train (--no-train)"
 
 static const char *const states[] = {"alive", "suspect", "dead", "left"};
 _Static_assert(MEMBER_LEFT == 3, "the list above follows its enum");
@@ -210,29 +195,113 @@ int control_rows_print(struct control_rows *rows, uint32_t max, struct buf *out)
 	return rc;
 }
 
-/* ---- requests */
+/* ---- the requests */
+
+static int print_status(const struct control_view *v, uint32_t max, struct buf *out)
+{
+	int rc = print_agent(v, out);
+	(void)max;
+	if (rc == 0)
+		rc = print_membership(v, out);
+	if (rc == 0)
+		rc = print_loop_and_net(v, out);
+	return rc ? rc : print_health_and_flock(v, out);
+}
+
+static int print_peers(const struct control_view *v, uint32_t max, struct buf *out)
+{
+	(void)v, (void)max;
+	return buf_printf(out, ",\"peers\":[");
+}
+
+static int print_step(const struct control_view *v, uint32_t max, struct buf *out)
+{
+	(void)max;
+	return buf_printf(out, ",\"step\":%" PRIu64, v->flock->core.step);
+}
+
+static int print_checkpoint(const struct control_view *v, uint32_t max, struct buf *out)
+{
+	const struct flock_view *f = &v->flock->core;
+	struct json_out j = {.buf = out, .rc = print_step(v, max, out)};
+	/* A client that waits for the new checkpoint sees either number grow. */
+	if (f->saved_step)
+		json_count(&j, "last", f->saved_step);
+	else
+		json_null(&j, "last");
+	json_count(&j, "count", f->saves);
+	return j.rc;
+}
+
+static int print_leave(const struct control_view *v, uint32_t max, struct buf *out)
+{
+	(void)max;
+	int rc = print_agent(v, out);
+	return rc ? rc : buf_printf(out, ",\"leave_s\":%.3f", v->leave_s);
+}
+
+static int print_version(const struct control_view *v, uint32_t max, struct buf *out)
+{
+	const struct member_record *self = gossip_self(v->gossip);
+	(void)max;
+	return buf_printf(out, ",\"version\":\"%s\",\"protocol\":[%u,%u]", v->version,
+	        self->protocol_min, self->protocol_max);
+}
+
+#define WISH(w) .trains = true, .wishes = true, .wish = w
+
+/* A new request is a row here, and the form of its answer in control.schema.json. */
+static const struct request_kind {
+	const char *name;
+	/* The members of the answer. max: how many entries are wanted. */
+	int (*print)(const struct control_view *v, uint32_t max, struct buf *out);
+	uint32_t max; /* the largest "max" of a request; 0: it takes none */
+	bool trains;  /* only an agent that trains can answer */
+	bool wishes;  /* the agent must agree to: */
+	enum flock_wish wish;
+	enum control_then then;
+} kinds[] = {
+        {.name = "status", .print = print_status},
+        {.name = "peers", .print = print_peers, .then = CONTROL_THEN_ROWS},
+        {.name = "ledger", .print = control__ledger, .trains = true, .max = LEDGER_ENTRIES},
+        {.name = "exchanges", .print = control__exchanges, .trains = true, .max = FLOCK_RECENT},
+        {.name = "pause", .print = print_step, WISH(WISH_PAUSE)},
+        {.name = "resume", .print = print_step, WISH(WISH_RESUME)},
+        {.name = "checkpoint", .print = print_checkpoint, WISH(WISH_SAVE)},
+        {.name = "leave", .print = print_leave, .then = CONTROL_THEN_LEAVE},
+        {.name = "version", .print = print_version},
+};
+#define KINDS (sizeof kinds / sizeof *kinds)
+
+/* ---- reading a request */
 
 struct request {
-	enum control_cmd cmd;
+	const struct request_kind *kind;
 	const cJSON *tag; /* borrowed from the tree; NULL: none */
 	uint32_t max;     /* of entries */
 };
 
-static int find_cmd(const cJSON *cmd, struct request *r, char why[256])
+static int find_kind(const cJSON *cmd, struct request *r, char why[256])
 {
-	char shown[JSON_SHOWN];
-	if (!cJSON_IsString(cmd)) {
-		snprintf(why, 256, "cmd wants one of " CMDS);
-		return ERR_FORMAT;
-	}
-	for (int i = 0; i < CTL_CMDS; i++)
-		if (strcmp(cmds[i], cmd->valuestring) == 0) {
-			r->cmd = (enum control_cmd)i;
+	const char *names[KINDS + 1] = {NULL};
+	char shown[JSON_SHOWN], all[160] = "";
+	for (size_t i = 0, n = 0; i < KINDS && n < sizeof all; i++) {
+		names[i] = kinds[i].name;
+		n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", i ? ", " : "", names[i]);
+		if (cJSON_IsString(cmd) && strcmp(names[i], cmd->valuestring) == 0) {
+			r->kind = &kinds[i];
 			return 0;
 		}
-	const char *meant = nearest(cmd->valuestring, cmds);
-	snprintf(why, 256, "unknown cmd \"%s\"; %s%s%s", json_shown(cmd->valuestring, shown),
-	        meant ? "did you mean \"" : "there are ", meant ? meant : CMDS, meant ? "\"?" : "");
+	}
+	const char *meant = cJSON_IsString(cmd) ? nearest(cmd->valuestring, names) : NULL;
+	if (!cJSON_IsString(cmd))
+		snprintf(why, 256, "\"cmd\" must be one of %s", all);
+	else if (meant)
+		snprintf(why, 256, "unknown cmd \"%s\"; did you mean \"%s\"?",
+		        json_shown(cmd->valuestring, shown), meant);
+	else
+		snprintf(why, 256, "unknown cmd \"%s\"; use one of %s",
+		        json_shown(cmd->valuestring, shown), all);
 	return ERR_FORMAT;
 }
 
@@ -241,17 +310,16 @@ static int read_max(const cJSON *max, struct request *r, char why[256])
 	r->max = CONTROL_ENTRIES;
 	if (!max)
 		return 0;
-	if (r->cmd != CTL_LEDGER && r->cmd != CTL_EXCHANGES) {
-		snprintf(why, 256, "\"max\" is for ledger and exchanges");
-		return ERR_FORMAT;
-	}
 	double n = cJSON_IsNumber(max) ? max->valuedouble : 0;
-	if (!(n >= 1 && n <= LEDGER_ENTRIES) || n != floor(n)) {
-		snprintf(why, 256, "max wants a whole number from 1 to %d", LEDGER_ENTRIES);
-		return ERR_FORMAT;
+	if (r->kind->max > 0 && n >= 1 && n <= r->kind->max && n == floor(n)) {
+		r->max = (uint32_t)n;
+		return 0;
 	}
-	r->max = (uint32_t)n;
-	return 0;
+	if (r->kind->max > 0)
+		snprintf(why, 256, "\"max\" must be a whole number from 1 to %u", r->kind->max);
+	else
+		snprintf(why, 256, "%s takes no \"max\"", r->kind->name);
+	return ERR_FORMAT;
 }
 
 /* What is wrong with it goes into why. */
@@ -262,7 +330,7 @@ static int read_request(const cJSON *root, struct request *r, char why[256])
 	char shown[JSON_SHOWN];
 	*r = (struct request){0};
 	if (!cJSON_IsObject(root)) {
-		snprintf(why, 256, "a request is an object, {\"cmd\":\"status\"}, not %s",
+		snprintf(why, 256, "a request must be an object, {\"cmd\":\"status\"}, not %s",
 		        json_kind(root));
 		return ERR_FORMAT;
 	}
@@ -272,8 +340,8 @@ static int read_request(const cJSON *root, struct request *r, char why[256])
 			i++;
 		if (i == 3 || met[i]) {
 			snprintf(why, 256,
-			        "\"%s\" is %s; a request has a cmd and perhaps a tag, and a max "
-			        "in ledger and exchanges",
+			        "\"%s\" is %s; a request has a \"cmd\", and may have a "
+			        "\"tag\" and a \"max\"",
 			        json_shown(m->string, shown), i < 3 ? "given twice" : "unknown");
 			return ERR_FORMAT;
 		}
@@ -282,12 +350,14 @@ static int read_request(const cJSON *root, struct request *r, char why[256])
 			r->tag = m; /* comes back whatever else is wrong */
 	}
 	if (met[1] && !r->tag) {
-		snprintf(why, 256, "tag wants a string or a number");
+		snprintf(why, 256, "\"tag\" must be a string or a number");
 		return ERR_FORMAT;
 	}
-	int rc = find_cmd(met[0], r, why);
+	int rc = find_kind(met[0], r, why);
 	return rc ? rc : read_max(met[2], r, why);
 }
+
+/* ---- answering it */
 
 static int print_tag(const cJSON *tag, struct buf *out)
 {
@@ -319,94 +389,32 @@ int control_error(struct buf *out, const char *text)
 	return print_refusal(NULL, text, out);
 }
 
-/* What an act is answered with, once it was accepted. */
-static int print_acted(const struct request *r, const struct agent_view *f, struct buf *out)
+/* Before there is anything to answer: does the agent train, and does it agree? */
+static int may_answer(const struct control_config *c, const struct control_view *v,
+        const struct request *r, char why[256])
 {
-	struct json_out j = {.buf = out};
-	json_count(&j, "step", f->core.step);
-	if (r->cmd == CTL_CHECKPOINT) {
-		/* For whoever waits: a newer one is there when either has grown. */
-		if (f->core.saved_step)
-			json_count(&j, "last", f->core.saved_step);
-		else
-			json_null(&j, "last");
-		json_count(&j, "count", f->core.saves);
+	struct err e = {0};
+	if (r->kind->trains && !v->flock) {
+		snprintf(why, 256, NO_TRAINING);
+		return ERR_INVALID;
 	}
-	return j.rc;
-}
-
-static int print_lists(const struct control_view *v, const struct request *r, struct buf *out)
-{
-	struct json_out j = {.buf = out};
-	(r->cmd == CTL_LEDGER ? control__ledger : control__exchanges)(
-	        &j, v->flock, r->max, v->now_ms);
-	return j.rc;
+	int rc = r->kind->wishes ? c->act_cb(c->arg, r->kind->wish, &e) : 0;
+	if (rc)
+		snprintf(why, 256, "%s", e.msg);
+	return rc;
 }
 
 static int print_answer(const struct control_view *v, const struct request *r, struct buf *out,
-        struct control_rows *rows, enum control_then *then)
+        struct control_rows *rows)
 {
 	int rc = buf_printf(out, "{\"ok\":true");
 	if (rc == 0)
 		rc = print_tag(r->tag, out);
+	if (rc == 0)
+		rc = r->kind->print(v, r->max, out);
 	if (rc)
 		return rc;
-	switch (r->cmd) {
-	case CTL_STATUS:
-		if ((rc = print_agent(v, out)) || (rc = print_membership(v, out)) ||
-		        (rc = print_loop_and_net(v, out)))
-			return rc;
-		rc = print_health_and_flock(v, out);
-		break;
-	case CTL_PEERS:
-		*then = CONTROL_THEN_ROWS;
-		rc = buf_printf(out, ",\"peers\":[");
-		return rc ? rc : take_rows(v, rows);
-	case CTL_LEDGER:
-	case CTL_EXCHANGES:
-		rc = print_lists(v, r, out);
-		break;
-	case CTL_PAUSE:
-	case CTL_RESUME:
-	case CTL_CHECKPOINT:
-		rc = print_acted(r, v->flock, out);
-		break;
-	case CTL_LEAVE:
-		*then = CONTROL_THEN_LEAVE;
-		rc = print_agent(v, out);
-		if (rc == 0)
-			rc = buf_printf(out, ",\"leave_s\":%.3f", v->leave_s);
-		break;
-	case CTL_VERSION:
-		rc = buf_printf(out, ",\"version\":\"%s\",\"protocol\":[%u,%u]", v->version,
-		        gossip_self(v->gossip)->protocol_min, gossip_self(v->gossip)->protocol_max);
-		break;
-	case CTL_CMDS:
-		break;
-	}
-	return rc ? rc : buf_printf(out, "}\n");
-}
-
-/* What must be before there is anything to answer: a flock for those that tell of one, and its
- * consent to an act. */
-static int do_request(const struct control_config *c, const struct control_view *v,
-        const struct request *r, char why[256])
-{
-	static const int acts[CTL_CMDS] = {[CTL_PAUSE] = CONTROL_PAUSE,
-	        [CTL_RESUME] = CONTROL_RESUME,
-	        [CTL_CHECKPOINT] = CONTROL_CHECKPOINT};
-	bool act = r->cmd == CTL_PAUSE || r->cmd == CTL_RESUME || r->cmd == CTL_CHECKPOINT;
-	struct err e = {0};
-	if (!act && r->cmd != CTL_LEDGER && r->cmd != CTL_EXCHANGES)
-		return 0;
-	if (!v->flock) {
-		snprintf(why, 256, NO_TRAINING);
-		return ERR_INVALID;
-	}
-	int rc = act ? c->act_cb(c->arg, (enum control_act)acts[r->cmd], &e) : 0;
-	if (rc)
-		snprintf(why, 256, "%s", e.msg);
-	return rc;
+	return r->kind->then == CONTROL_THEN_ROWS ? take_rows(v, rows) : buf_printf(out, "}\n");
 }
 
 int control_answer(const struct control_config *c, const struct control_view *v, const char *line,
@@ -424,8 +432,10 @@ int control_answer(const struct control_config *c, const struct control_view *v,
 	}
 	int rc = read_request(root, &r, why);
 	if (rc == 0)
-		rc = do_request(c, v, &r, why);
-	rc = rc ? print_refusal(r.tag, why, out) : print_answer(v, &r, out, rows, then);
+		rc = may_answer(c, v, &r, why);
+	if (rc == 0)
+		*then = r.kind->then;
+	rc = rc ? print_refusal(r.tag, why, out) : print_answer(v, &r, out, rows);
 	cJSON_Delete(root);
 	return rc;
 }

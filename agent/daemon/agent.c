@@ -246,17 +246,9 @@ static void on_look(void *arg, struct control_view *out)
 	}
 }
 
-static int on_act(void *arg, enum control_act act, struct err *e)
+static int on_act(void *arg, enum flock_wish wish, struct err *e)
 {
-	struct driver *d = ((struct agent *)arg)->driver;
-	switch (act) {
-	case CONTROL_PAUSE:
-		return driver_pause(d, e);
-	case CONTROL_RESUME:
-		return driver_resume(d, e);
-	default:
-		return driver_checkpoint(d, e);
-	}
+	return driver_wish(((struct agent *)arg)->driver, wish, e);
 }
 
 /* ---- the beginning */

@@ -136,48 +136,28 @@ void driver__event(struct driver *d, struct flock_event e)
 
 /* ---- what a user asks for */
 
-static enum flock_phase phase(const struct driver *d)
-{
-	struct flock_view v;
-	flock_view(d->core, &v);
-	return v.phase;
-}
-
 static void wish(struct driver *d, enum flock_wish w)
 {
 	driver__event(d, (struct flock_event){.kind = FLOCK_EVENT_WISH, .wish = (uint8_t)w});
 }
 
-int driver_pause(struct driver *d, struct err *e)
-{
-	enum flock_phase p = phase(d);
-	if (p != FLOCK_TRAINING && p != FLOCK_PAUSED)
-		return err_set(
-		        e, ERR_INVALID, "it does not train now: it is %s", flock_phase_text(p));
-	wish(d, WISH_PAUSE);
-	return 0;
-}
-
-int driver_resume(struct driver *d, struct err *e)
-{
-	enum flock_phase p = phase(d);
-	if (p != FLOCK_TRAINING && p != FLOCK_PAUSED)
-		return err_set(e, ERR_INVALID, "it is not paused: it is %s", flock_phase_text(p));
-	wish(d, WISH_RESUME);
-	return 0;
-}
-
-int driver_checkpoint(struct driver *d, struct err *e)
+int driver_wish(struct driver *d, enum flock_wish w, struct err *e)
 {
 	struct flock_view v;
 	flock_view(d->core, &v);
-	if (v.phase >= FLOCK_LEAVING)
-		return err_set(e, ERR_INVALID, "too late: it is %s", flock_phase_text(v.phase));
-	if (v.step == 0 && !v.joined && !d->c.core.resumed)
-		return err_set(e, ERR_INVALID, "there is nothing to keep yet: no step was made");
+	bool trains = v.phase == FLOCK_TRAINING || v.phase == FLOCK_PAUSED;
+	const char *phase = flock_phase_text(v.phase);
+	if (w == WISH_PAUSE && !trains)
+		return err_set(e, ERR_INVALID, "the agent is not training now: it is %s", phase);
+	if (w == WISH_RESUME && !trains)
+		return err_set(e, ERR_INVALID, "the agent is not paused: it is %s", phase);
+	if (w == WISH_SAVE && v.phase >= FLOCK_LEAVING)
+		return err_set(e, ERR_INVALID, "too late: the agent is %s", phase);
+	if (w == WISH_SAVE && v.step == 0 && !v.joined && !d->c.core.resumed)
+		return err_set(e, ERR_INVALID, "nothing to save yet: no step has been trained");
 	d->save_refused = false;
-	wish(d, WISH_SAVE);
-	if (d->save_refused)
+	wish(d, w);
+	if (w == WISH_SAVE && d->save_refused)
 		return err_set(e, ERR_BUSY,
 		        "the learner has too much to do, no checkpoint was begun: try again");
 	return 0;

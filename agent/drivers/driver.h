@@ -73,10 +73,9 @@ void driver_free(struct driver *d); /* after left_cb, or before driver_start */
 /* Whatever the lists forbid is cut. */
 void driver_recheck(struct driver *d);
 
-/* What a user asks for. ERR_INVALID says why not; ERR_BUSY: not now. */
-int driver_pause(struct driver *d, struct err *e) MUST_CHECK;
-int driver_resume(struct driver *d, struct err *e) MUST_CHECK;
-int driver_checkpoint(struct driver *d, struct err *e) MUST_CHECK;
+/* What a user asks for, except to leave. ERR_INVALID says why it cannot be;
+ * ERR_BUSY: not now. */
+int driver_wish(struct driver *d, enum flock_wish wish, struct err *e) MUST_CHECK;
 
 const struct flock *driver_core(const struct driver *d);
 const struct gossip *driver_gossip(const struct driver *d);

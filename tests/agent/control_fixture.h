@@ -31,10 +31,10 @@ static inline struct peer_id id_of(uint32_t n)
 	return id;
 }
 
-static inline int on_act(void *arg, enum control_act act, struct err *e)
+static inline int on_act(void *arg, enum flock_wish wish, struct err *e)
 {
 	struct fixture *f = arg;
-	f->acts[act]++;
+	f->acts[wish]++;
 	return f->refuse ? err_set(e, f->refuse, "not \"now\"") : 0;
 }
 

@@ -71,9 +71,9 @@ static void test_exchanges(void **state)
 	check_numbers(&f, "{\"cmd\":\"exchanges\"}", 0, 0);
 	f.flock.core.n_recent = 70;
 	check_numbers(&f, "{\"cmd\":\"exchanges\"}", CONTROL_ENTRIES, 70);
-	check_numbers(&f, "{\"cmd\":\"exchanges\",\"max\":512}", 70, 70);
+	check_numbers(&f, "{\"cmd\":\"exchanges\",\"max\":128}", 70, 70);
 	f.flock.core.n_recent = FLOCK_RECENT + 3;
-	check_numbers(&f, "{\"cmd\":\"exchanges\",\"max\":512}", FLOCK_RECENT, FLOCK_RECENT + 3);
+	check_numbers(&f, "{\"cmd\":\"exchanges\",\"max\":128}", FLOCK_RECENT, FLOCK_RECENT + 3);
 	f.recent[2] = (struct exchange_result){.peer = id_of(2),
 	        .ours = true,
 	        .final = true,
@@ -135,11 +135,11 @@ static void test_acts(void **state)
 	EXPECT(o, "step", 71);
 	expect_text(o, "tag", "p");
 	cJSON_Delete(o);
-	assert_true(f.acts[CONTROL_PAUSE] == 1 && !f.acts[CONTROL_RESUME]);
+	assert_true(f.acts[WISH_PAUSE] == 1 && !f.acts[WISH_RESUME]);
 	cJSON_Delete(ask(&f, "{\"cmd\":\"resume\"}"));
-	assert_true(f.acts[CONTROL_RESUME] == 1 && !f.acts[CONTROL_CHECKPOINT]);
+	assert_true(f.acts[WISH_RESUME] == 1 && !f.acts[WISH_SAVE]);
 	o = ask(&f, "{\"cmd\":\"checkpoint\"}");
-	assert_true(f.acts[CONTROL_CHECKPOINT] == 1 && f.acts[CONTROL_PAUSE] == 1);
+	assert_true(f.acts[WISH_SAVE] == 1 && f.acts[WISH_PAUSE] == 1);
 	NULLS(o, "last");
 	EXPECT(o, "count", 0);
 	cJSON_Delete(o);
@@ -171,7 +171,7 @@ static void test_an_agent_that_does_not_train(void **state)
 	for (int i = 0; i < 5; i++) {
 		char request[64];
 		snprintf(request, sizeof request, "{\"cmd\":\"%s\"}", cmds[i]);
-		expect_error(&f, request, "this agent trains nothing (--no-train)");
+		expect_error(&f, request, "this agent does not train (--no-train)");
 	}
 	assert_true(!f.acts[0] && !f.acts[1] && !f.acts[2]);
 	end(&f);
@@ -181,19 +181,19 @@ static void test_an_agent_that_does_not_train(void **state)
 static void test_requests(void **state)
 {
 	static const char *const bad[][2] = {
-	        {"{\"cmd\":\"ledger\",\"max\":0}", "max wants a whole number from 1 to 512"},
+	        {"{\"cmd\":\"ledger\",\"max\":0}", "\"max\" must be a whole number from 1 to 512"},
 	        {"{\"cmd\":\"ledger\",\"max\":513}", "from 1 to 512"},
-	        {"{\"cmd\":\"exchanges\",\"max\":1.5}", "from 1 to 512"},
-	        {"{\"cmd\":\"exchanges\",\"max\":-1}", "from 1 to 512"},
+	        {"{\"cmd\":\"exchanges\",\"max\":1.5}", "from 1 to 128"},
+	        {"{\"cmd\":\"exchanges\",\"max\":129}", "from 1 to 128"},
 	        {"{\"cmd\":\"ledger\",\"max\":1e300}", "from 1 to 512"},
 	        {"{\"cmd\":\"ledger\",\"max\":\"8\"}", "from 1 to 512"},
 	        {"{\"cmd\":\"ledger\",\"max\":null}", "from 1 to 512"},
-	        {"{\"cmd\":\"status\",\"max\":8}", "\"max\" is for ledger and exchanges"},
-	        {"{\"cmd\":\"pause\",\"max\":8}", "\"max\" is for"},
+	        {"{\"cmd\":\"status\",\"max\":8}", "status takes no \"max\""},
+	        {"{\"cmd\":\"pause\",\"max\":64}", "pause takes no \"max\""},
 	        {"{\"cmd\":\"pause\",\"step\":8}", "\"step\" is unknown"},
-	        {"{\"cmd\":\"pause\",\"tag\":true}", "tag wants"},
+	        {"{\"cmd\":\"pause\",\"tag\":true}", "\"tag\" must be"},
 	        {"{\"cmd\":\"paws\"}", "did you mean \"pause\"?"},
-	        {"{\"max\":8}", "cmd wants one of status, peers, ledger"},
+	        {"{\"max\":8}", "\"cmd\" must be one of status, peers, ledger"},
 	};
 	struct fixture f;
 	char why[SCHEMA_WHY];
@@ -216,6 +216,32 @@ static void test_requests(void **state)
 	end(&f);
 }
 
+/* A new request must have its forms in the schema. The agent lists its requests in an error. */
+static void test_every_request_has_its_forms(void **state)
+{
+	struct fixture f;
+	char why[SCHEMA_WHY], names[256], request[64];
+	int n = 0;
+	(void)state;
+	begin(&f);
+	cJSON *o = ask(&f, "{}");
+	const char *list = strstr(at(o, "error")->valuestring, "one of ");
+	assert_non_null(list);
+	snprintf(names, sizeof names, "%s", list + strlen("one of "));
+	for (char *rest, *name = strtok_r(names, ", ", &rest); name;
+	        name = strtok_r(NULL, ", ", &rest), n++) {
+		snprintf(request, sizeof request, "{\"cmd\":\"%s\"}", name);
+		cJSON *r = cJSON_Parse(request);
+		if (!schema_fits(reply_schema(), "request", r, why))
+			fail_msg("%s: %s", request, why);
+		cJSON_Delete(r);
+		cJSON_Delete(ask(&f, request)); /* checks the answer against NAME_reply */
+	}
+	assert_true(n >= 9);
+	cJSON_Delete(o);
+	end(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -225,6 +251,7 @@ int main(void)
 	        cmocka_unit_test(test_acts),
 	        cmocka_unit_test(test_an_agent_that_does_not_train),
 	        cmocka_unit_test(test_requests),
+	        cmocka_unit_test(test_every_request_has_its_forms),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -153,9 +153,9 @@ static void another_trainer_stands_behind_the_table(void **state)
 	assert_true(t[0].did[TOY_TAKE_STATE] >= 1);
 	AWAIT(&b, t[0].did[TOY_APPLY] >= 3 && t[1].did[TOY_APPLY] >= 3);
 	assert_true(t[1].did[TOY_MEASURE] >= 3 && t[0].did[TOY_MEASURE] == 0);
-	assert_int_equal(driver_pause(b.d[1], &e), 0);
+	assert_int_equal(driver_wish(b.d[1], WISH_PAUSE, &e), 0);
 	assert_false(t[1].training);
-	assert_int_equal(driver_resume(b.d[1], &e), 0);
+	assert_int_equal(driver_wish(b.d[1], WISH_RESUME, &e), 0);
 	assert_true(t[1].training);
 	t[0].enough = t[1].enough = true;
 	AWAIT(&b, view(&b, 0).finished && view(&b, 1).finished);
@@ -184,11 +184,11 @@ static void a_checkpoint_that_is_not_taken_is_told(void **state)
 	start(&b);
 	AWAIT(&b, view(&b, 0).step > 0);
 	b.toy[0].full = true;
-	assert_int_equal(driver_checkpoint(b.d[0], &e), ERR_BUSY);
+	assert_int_equal(driver_wish(b.d[0], WISH_SAVE, &e), ERR_BUSY);
 	assert_non_null(strstr(e.msg, "try again"));
 	b.toy[0].full = false;
 	assert_int_equal(b.toy[0].did[TOY_SAVE], 0);
-	assert_int_equal(driver_checkpoint(b.d[0], &e), 0);
+	assert_int_equal(driver_wish(b.d[0], WISH_SAVE, &e), 0);
 	AWAIT(&b, b.toy[0].did[TOY_SAVE] == 1);
 	driver_leave(b.d[0]);
 	bed_close(&b);

@@ -97,12 +97,12 @@ static const struct agent_view *flock(void)
 	return &v;
 }
 
-static int act(void *arg, enum control_act a, struct err *e)
+static int act(void *arg, enum flock_wish w, struct err *e)
 {
 	int *acted = arg;
-	MUST(a == CONTROL_PAUSE || a == CONTROL_RESUME || a == CONTROL_CHECKPOINT);
+	MUST(w == WISH_PAUSE || w == WISH_RESUME || w == WISH_SAVE);
 	(*acted)++;
-	return a == CONTROL_RESUME ? err_set(e, ERR_INVALID, "it is not paused") : 0;
+	return w == WISH_RESUME ? err_set(e, ERR_INVALID, "it is not paused") : 0;
 }
 
 static void ask(const char *line, size_t len, bool trains)

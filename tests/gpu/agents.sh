@@ -49,7 +49,7 @@ newest() { find "$dir/$1.run" -name 'checkpoint-*.safetensors' | sort | tail -n 
 
 # distances NAME: of its exchanges that came about, a line each.
 distances() {
-	"$dunlin" exchanges --socket "$dir/$1.sock" --json --max 512 | tr '{' '\n' |
+	"$dunlin" exchanges --socket "$dir/$1.sock" --json --max 128 | tr '{' '\n' |
 		sed -nE '/"outcome": *"exchanged"/s/.*"distance": *([0-9.e+-]+).*/\1/p'
 }
 # as_far A B: of each exchange the two know the same distance, but perhaps of the newest ones.

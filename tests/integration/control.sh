@@ -31,10 +31,11 @@ member() {
 	check "answers as the schema says" forms m
 	check "says so" says m '^health   no peers yet' status
 	for cmd in pause resume checkpoint ledger exchanges; do
-		check "cannot $cmd" fails 1 m 'this agent trains nothing \(--no-train\)' "$cmd"
+		check "cannot $cmd" fails 1 m 'this agent does not train \(--no-train\)' "$cmd"
 	done
 	check "with --json too" fails 1 m '^\{"ok":false,"error":"this agent' pause --json
 	check "a wrong --max" fails 2 m 'from 1 to 512, not "0"' ledger --max 0
+	check "no more than are kept" fails 2 m 'from 1 to 128, not "129"' exchanges --max 129
 	check "an empty --max" fails 2 m 'needs a value: --max N' exchanges --max
 	check "the answer to leave too" forms m leave
 	check "it ends" ended m
@@ -78,7 +79,7 @@ trainers() {
 	check "the run" says t1 '^run      .* % done: [0-9]* of 256000000 samples' status
 	check "ledger" says t1 '^ *[0-9]+ .* (local|significant|owed|warm-up|silence) ' ledger
 	check "--max" says t1 '^\{"ok":true,"entries":\[\{[^}]*\}\]\}$' ledger --max 1 --json
-	check "exchanges" says t1 " ${id[t2]:0:12} .* exchanged " exchanges --max 512
+	check "exchanges" says t1 " ${id[t2]:0:12} .* exchanged " exchanges --max 128
 
 	check "pause" says t1 '^paused after step [0-9]+' pause
 	check "stops it" await t1 -- training.phase=paused
