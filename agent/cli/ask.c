@@ -12,6 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of an agent: it is not there, it is silent, or it is something else. */
+static bool no_answer(int rc)
+{
+	return rc == ERR_NOTFOUND || rc == ERR_TIMEOUT || rc == ERR_FORMAT;
+}
+
 bool ask_open(struct asked *a, enum command_id id, int argc, char **argv, int *status)
 {
 	struct err e;
@@ -31,7 +37,7 @@ bool ask_open(struct asked *a, enum command_id id, int argc, char **argv, int *s
 	}
 	if (rc == 0)
 		return true;
-	*status = cli_fail(rc == ERR_NOTFOUND ? EXIT_NO_AGENT : *status, "%s", e.msg);
+	*status = cli_fail(no_answer(rc) ? EXIT_NO_AGENT : *status, "%s", e.msg);
 	ask_close(a);
 	return false;
 }
@@ -52,10 +58,10 @@ int ask(struct asked *a, const char *request)
 	a->answer.len = 0;
 	int rc = client_ask(&a->client, request, &a->answer, &e);
 	if (rc)
-		return cli_fail(rc == ERR_NOTFOUND ? EXIT_NO_AGENT : EXIT_FAILED, "%s", e.msg);
+		return cli_fail(no_answer(rc) ? EXIT_NO_AGENT : EXIT_FAILED, "%s", e.msg);
 	a->reply = cJSON_ParseWithLength(a->answer.data ? a->answer.data : "", a->answer.len);
 	if (!cJSON_IsObject(a->reply))
-		return cli_fail(EXIT_NO_AGENT, "the answer is not one of a Dunlin agent");
+		return cli_fail(EXIT_NO_AGENT, "this is not the answer of a Dunlin agent");
 	if (asked_truth(a->reply, "ok"))
 		return EXIT_OK;
 	if (a->json)

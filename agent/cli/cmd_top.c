@@ -219,7 +219,7 @@ static bool pending(const struct top *t)
 static bool anybody(const struct top *t)
 {
 	for (int i = 0; i < t->n; i++)
-		if (t->agent[i].fd >= 0 || t->agent[i].state != WATCH_ABSENT)
+		if (t->agent[i].client.fd >= 0 || t->agent[i].state != WATCH_ABSENT)
 			return true;
 	return false;
 }
@@ -243,7 +243,7 @@ static int wait_and_read(struct top *t, const sigset_t *open)
 	if (left > 0)
 		wait = (struct timespec){.tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000};
 	for (int i = 0; i < t->n; i++)
-		p[i] = (struct pollfd){.fd = t->agent[i].fd, .events = POLLIN};
+		p[i] = (struct pollfd){.fd = t->agent[i].client.fd, .events = POLLIN};
 	p[t->n] = (struct pollfd){.fd = t->notes ? STDIN_FILENO : -1, .events = POLLIN};
 	int n = ppoll(p, (nfds_t)t->n + 1, &wait, open);
 	if (n < 0 && errno != EINTR)

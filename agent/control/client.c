@@ -34,7 +34,7 @@ static int64_t clock_ms(void)
 
 static int silent(struct err *e)
 {
-	return err_set(e, ERR_NOTFOUND, "the agent does not answer: it is stopped, or very busy");
+	return err_set(e, ERR_TIMEOUT, "the agent does not answer: it is stopped, or very busy");
 }
 
 /* Until fd is ready for events. */
@@ -83,9 +83,8 @@ int client_open(struct client *c, const char *path, struct err *e)
 	client_close(c);
 	if (cause == ENOENT || cause == ENOTDIR || cause == ECONNREFUSED)
 		return err_set(e, ERR_NOTFOUND,
-		        "no agent answers at %s: start one with `dunlin agent`, or say with --name "
-		        "or "
-		        "--socket which one is meant",
+		        "no agent answers at %s: start one with `dunlin agent`, or name another "
+		        "one with --name or --socket",
 		        path);
 	if (cause == EAGAIN)
 		return silent(e);
@@ -102,9 +101,9 @@ void client_close(struct client *c)
 	c->fd = c->pidfd = -1;
 }
 
-static int send_all(
-        const struct client *c, const char *data, size_t len, int64_t deadline, struct err *e)
+static int send_all(const struct client *c, const char *data, size_t len, struct err *e)
 {
+	int64_t deadline = clock_ms() + CLIENT_WAIT_MS;
 	while (len > 0) {
 		ssize_t n = send(c->fd, data, len, MSG_NOSIGNAL);
 		if (n < 0 && errno == EAGAIN) {
@@ -112,7 +111,7 @@ static int send_all(
 			if (rc)
 				return rc;
 		} else if (n < 0 && errno != EINTR) {
-			return err_errno(e, "ask the agent");
+			return err_errno(e, "send to the agent");
 		} else if (n > 0) {
 			data += n;
 			len -= (size_t)n;
@@ -121,42 +120,48 @@ static int send_all(
 	return 0;
 }
 
-/* One read, waited for. 0 bytes: the agent has closed the connection. */
-static int receive(
-        const struct client *c, char *out, size_t size, size_t *n, int64_t deadline, struct err *e)
+int client_send(struct client *c, const char *request, struct err *e)
 {
-	for (;;) {
-		int rc = await(c->fd, POLLIN, deadline, e);
-		if (rc)
-			return rc;
-		ssize_t got = recv(c->fd, out, size, 0);
-		if (got < 0 && (errno == EINTR || errno == EAGAIN))
+	int rc = send_all(c, request, strlen(request), e);
+	return rc ? rc : send_all(c, "\n", 1, e);
+}
+
+int client_read(struct client *c, struct buf *answer, bool *whole, struct err *e)
+{
+	char part[16384];
+	*whole = false;
+	while (!*whole) {
+		ssize_t n = recv(c->fd, part, sizeof part, 0);
+		if (n < 0 && errno == EINTR)
 			continue;
-		if (got < 0 && errno != ECONNRESET)
-			return err_errno(e, "hear the agent");
-		*n = got > 0 ? (size_t)got : 0;
-		return 0;
+		if (n < 0 && errno == EAGAIN)
+			return 0;
+		if (n < 0 && errno != ECONNRESET)
+			return err_errno(e, "read from the agent");
+		if (n <= 0)
+			return err_set(e, ERR_NOTFOUND, "the agent ended before it answered");
+		const char *end = memchr(part, '\n', (size_t)n);
+		size_t len = end ? (size_t)(end - part) : (size_t)n;
+		/* Nothing follows an answer before the next request. */
+		if (end && len + 1 != (size_t)n)
+			return err_set(e, ERR_FORMAT, "this is not the answer of a Dunlin agent");
+		int rc = buf_append(answer, part, len);
+		if (rc)
+			return err_set(e, rc, "the agent's answer: %s", err_text(rc));
+		*whole = end != NULL;
 	}
+	return 0;
 }
 
 int client_ask(struct client *c, const char *request, struct buf *answer, struct err *e)
 {
-	char part[65536], *end = NULL;
-	int rc = send_all(c, request, strlen(request), clock_ms() + CLIENT_WAIT_MS, e);
-	if (rc == 0)
-		rc = send_all(c, "\n", 1, clock_ms() + CLIENT_WAIT_MS, e);
-	while (rc == 0 && !end) {
-		size_t n;
-		/* A long answer comes in pieces, each of them in time. */
-		rc = receive(c, part, sizeof part, &n, clock_ms() + CLIENT_WAIT_MS, e);
-		if (rc)
-			break;
-		if (n == 0)
-			return err_set(e, ERR_NOTFOUND, "the agent ended before it answered");
-		end = memchr(part, '\n', n);
-		rc = buf_append(answer, part, end ? (size_t)(end - part) : n);
-		if (rc)
-			err_set(e, rc, "the agent's answer: %s", err_text(rc));
+	bool whole = false;
+	int rc = client_send(c, request, e);
+	while (rc == 0 && !whole) {
+		/* A long answer comes in parts, each of them in time. */
+		rc = await(c->fd, POLLIN, clock_ms() + CLIENT_WAIT_MS, e);
+		if (rc == 0)
+			rc = client_read(c, answer, &whole, e);
 	}
 	return rc;
 }
@@ -164,13 +169,13 @@ int client_ask(struct client *c, const char *request, struct buf *answer, struct
 int client_wait_end(struct client *c, int64_t wait_ms, struct err *e)
 {
 	int64_t deadline = clock_ms() + wait_ms;
-	char part[4096];
-	size_t n = 1;
+	char part[64];
 	int rc = 0;
 	if (c->pidfd >= 0)
 		return await(c->pidfd, POLLIN, deadline, e);
-	while (rc == 0 && n > 0)
-		rc = receive(c, part, sizeof part, &n, deadline, e);
+	do
+		rc = await(c->fd, POLLIN, deadline, e);
+	while (rc == 0 && recv(c->fd, part, sizeof part, 0) > 0);
 	while (rc == 0 && c->pid > 0 && kill(c->pid, 0) == 0) {
 		if (clock_ms() >= deadline)
 			return silent(e);

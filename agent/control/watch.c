@@ -10,14 +10,8 @@
  * numbers, text is escaped. */
 #include "agent/control/watch.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
-
-#define REQUEST "{\"cmd\":\"status\"}\n"
 
 const char *const watch_names[WATCH_FIELD_COUNT] = {
 #define X(id, name, path) name,
@@ -41,7 +35,7 @@ void watch_init(struct watched *w, const char *path)
 {
 	memset(w, 0, sizeof *w);
 	w->path = path;
-	w->fd = -1;
+	w->client.fd = w->client.pidfd = -1;
 	buf_init(&w->answer, WATCH_REPLY_MAX);
 	/* Until it says its name: that of the file, without .sock. */
 	const char *slash = strrchr(path, '/');
@@ -55,9 +49,7 @@ void watch_init(struct watched *w, const char *path)
 
 static void hang_up(struct watched *w)
 {
-	if (w->fd >= 0)
-		close(w->fd);
-	w->fd = -1;
+	client_close(&w->client);
 	w->asked = false;
 	w->answer.len = 0;
 }
@@ -68,43 +60,26 @@ void watch_close(struct watched *w)
 	buf_close(&w->answer);
 }
 
-static void dial(struct watched *w)
-{
-	struct sockaddr_un to = {.sun_family = AF_UNIX};
-	int cause = ENAMETOOLONG;
-	if (strlen(w->path) < sizeof to.sun_path) {
-		strcpy(to.sun_path, w->path);
-		w->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-		if (w->fd >= 0 && connect(w->fd, (const struct sockaddr *)&to, sizeof to) == 0)
-			return;
-		cause = errno;
-	}
-	hang_up(w);
-	/* A backlog that is full belongs to somebody who takes no connections. */
-	if (cause == EAGAIN)
-		w->state = WATCH_SILENT;
-	else if (w->state != WATCH_ABSENT)
-		w->state = WATCH_GONE;
-}
-
 void watch_ask(struct watched *w, int64_t now_ms)
 {
+	struct err e;
 	if (w->asked) {
 		if (now_ms - w->asked_ms >= WATCH_SILENT_MS)
 			w->state = WATCH_SILENT;
 		return;
 	}
-	if (w->fd < 0)
-		dial(w);
-	if (w->fd < 0)
+	int rc = w->client.fd < 0 ? client_open(&w->client, w->path, &e) : 0;
+	if (rc == ERR_TIMEOUT)
+		w->state = WATCH_SILENT;
+	else if (rc && w->state != WATCH_ABSENT)
+		w->state = WATCH_GONE;
+	if (rc)
 		return;
-	/* Shorter than any socket's buffer, which is empty: all of it or an end. */
-	if (send(w->fd, REQUEST, sizeof REQUEST - 1, MSG_NOSIGNAL) != sizeof REQUEST - 1) {
-		hang_up(w);
-		return;
-	}
-	w->asked = true;
+	/* Never waits: the answer to the last request has come, so that one was read. */
+	w->asked = client_send(&w->client, "{\"cmd\":\"status\"}", &e) == 0;
 	w->asked_ms = now_ms;
+	if (!w->asked)
+		hang_up(w);
 }
 
 /* ---- an answer */
@@ -172,30 +147,16 @@ static bool keep(struct watched *w)
 
 void watch_read(struct watched *w)
 {
-	char part[16384];
-	while (w->fd >= 0) {
-		ssize_t n = recv(w->fd, part, sizeof part, 0);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EAGAIN)
-			return;
-		if (n <= 0) {
-			hang_up(w); /* the next dial will tell what that means */
-			return;
-		}
-		const char *end = memchr(part, '\n', (size_t)n);
-		size_t len = end ? (size_t)(end - part) : (size_t)n;
-		/* Nothing follows an answer before the next question. */
-		if (!w->asked || (end && len + 1 != (size_t)n) ||
-		        buf_append(&w->answer, part, len) != 0 || (end && !keep(w))) {
-			w->state = WATCH_SILENT;
-			hang_up(w);
-			return;
-		}
-		if (end) {
-			w->asked = false;
-			w->answer.len = 0;
-			return;
-		}
+	struct err e;
+	bool whole;
+	int rc = client_read(&w->client, &w->answer, &whole, &e);
+	if (rc == ERR_NOTFOUND || rc == ERR_IO) {
+		hang_up(w); /* the next dial will tell what that means */
+	} else if (rc || (!w->asked && w->answer.len > 0) || (whole && !keep(w))) {
+		w->state = WATCH_SILENT;
+		hang_up(w);
+	} else if (whole) {
+		w->asked = false;
+		w->answer.len = 0;
 	}
 }

@@ -4,7 +4,7 @@
 #ifndef DUNLIN_AGENT_CONTROL_WATCH_H
 #define DUNLIN_AGENT_CONTROL_WATCH_H
 
-#include "agent/base/buf.h"
+#include "agent/control/client.h"
 #include "agent/json/jsontext.h"
 
 #include <stdbool.h>
@@ -59,8 +59,8 @@ enum watch_state {
 const char *watch_state_text(enum watch_state s);
 
 struct watched {
-	const char *path; /* borrowed */
-	int fd;           /* owned; -1: none */
+	const char *path;     /* borrowed */
+	struct client client; /* owned */
 	enum watch_state state;
 	bool asked; /* and not yet answered */
 	int64_t asked_ms;

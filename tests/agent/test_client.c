@@ -73,8 +73,8 @@ static void test_end_is_that_of_the_process(void **state)
 	struct client c;
 	struct err e;
 	open_client(&f, &c, state);
-	assert_int_equal(client_wait_end(&c, 0, &e), ERR_NOTFOUND);
-	assert_int_equal(client_wait_end(&c, 50, &e), ERR_NOTFOUND);
+	assert_int_equal(client_wait_end(&c, 0, &e), ERR_TIMEOUT);
+	assert_int_equal(client_wait_end(&c, 50, &e), ERR_TIMEOUT);
 	kill(f.pid, SIGKILL);
 	/* Nobody has waited for it yet, but it holds nothing any more. */
 	if (c.pidfd >= 0)
@@ -93,7 +93,7 @@ static void test_end_without_a_pidfd(void **state)
 	if (c.pidfd >= 0)
 		close(c.pidfd);
 	c.pidfd = -1;
-	assert_int_equal(client_wait_end(&c, 50, &e), ERR_NOTFOUND);
+	assert_int_equal(client_wait_end(&c, 50, &e), ERR_TIMEOUT);
 	c.pid = 0; /* cannot be seen: the end of the connection must do */
 	assert_int_equal(client_wait_end(&c, 20000, &e), 0);
 	c.pid = f.pid;

@@ -207,7 +207,7 @@ static void test_foreign_words(void **state)
 		be_asked(p, 0);
 		say(p, bad[i]);
 		assert_int_equal(p->w.state, WATCH_SILENT);
-		assert_int_equal(p->w.fd, -1);
+		assert_int_equal(p->w.client.fd, -1);
 		hang_up(p);
 	}
 	/* Words that nobody asked for. */
@@ -216,7 +216,7 @@ static void test_foreign_words(void **state)
 	assert_int_equal(p->w.state, WATCH_UP);
 	say(p, "{\"ok\":true}\n");
 	assert_int_equal(p->w.state, WATCH_SILENT);
-	assert_int_equal(p->w.fd, -1);
+	assert_int_equal(p->w.client.fd, -1);
 }
 
 static void test_endless_answer(void **state)
@@ -227,7 +227,7 @@ static void test_endless_answer(void **state)
 	memset(part, ' ', sizeof part);
 	listen_there(p);
 	be_asked(p, 0);
-	while (p->w.fd >= 0 && said <= 2 * WATCH_REPLY_MAX) {
+	while (p->w.client.fd >= 0 && said <= 2 * WATCH_REPLY_MAX) {
 		assert_int_equal(write(p->fd, part, sizeof part), sizeof part);
 		said += sizeof part;
 		watch_read(&p->w);
