@@ -38,6 +38,7 @@ libagent_a_SOURCES = \
 	agent/cli/cmd_status.c \
 	agent/cli/cmd_top.c \
 	agent/cli/cmd_train.c \
+	agent/cli/command_rows.h \
 	agent/cli/commands.h \
 	agent/cli/inspect.c \
 	agent/cli/inspect.h \

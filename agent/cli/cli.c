@@ -23,58 +23,16 @@
 #include <string.h>
 
 const struct command commands[N_COMMANDS] = {
-        [CMD_TRAIN] = {"train", "", 0, 0, "train a model", TAKEN_BY_TRAIN, {{0}}},
-        [CMD_EVAL] = {"eval", "FILE.safetensors", 1, 1,
-                "measure a checkpoint or exported weights on the test set", TAKEN_BY_EVAL,
-                {{"--json", NULL, "print the result as JSON"}}},
-        [CMD_EXPORT] = {"export", "CHECKPOINT OUT.safetensors", 2, 2,
-                "write the weights of a checkpoint for other programs", 0, {{0}}},
-        [CMD_INSPECT] = {"inspect", "FILE", 1, 1,
-                "show what is in a checkpoint, weights or data file", 0,
-                {{"--json", NULL, "print the result as JSON"}}},
-        [CMD_CONFIG] = {"config", "init|check|show [FILE]", 1, 2,
-                "write an example config, check one, or show the settings in force",
-                TAKEN_BY_CONFIG,
-                {{"--out", "FILE", "init: the file to write, instead of stdout"},
-                        {"--force", NULL, "init: overwrite a file that is there"}}},
-        [CMD_KEYGEN] = {"keygen", "", 0, 0, "make the secret of a new flock", 0,
-                {{"--out", "FILE", "the file to create; - prints the secret"}}},
-        [CMD_AGENT] = {"agent", "", 0, 0,
-                "join a flock, train with it, and average parameters with its peers",
-                TAKEN_BY_AGENT,
-                {{"--print-limits", NULL, "show every limit of the program, and end"}}},
-        [CMD_STATUS] = {"status", "", 0, 0, "show how an agent on this machine is doing",
-                TAKEN_BY_ASKER, {{"--json", NULL, "print the agent's own answer, JSON"}}},
-        [CMD_PEERS] = {"peers", "", 0, 0, "show the peers that an agent on this machine knows",
-                TAKEN_BY_ASKER, {{"--json", NULL, "print the agent's own answer, JSON"}}},
-        [CMD_TOP] = {"top", "[SOCKET...]", 0, CLI_ARGS_MAX,
-                "watch agents on this machine, a row each, until Ctrl-C", TAKEN_BY_ASKER,
-                {{"--every", "SECONDS", "between two looks (1; without a terminal 10)"},
-                        {"--log", "FILE", "add a line of each agent to it every second"},
-                        {"--until-gone", NULL, "end when the last of them is gone"},
-                        {"--notes", NULL, "show the lines of stdin above the rows"}}},
-        [CMD_LEDGER] = {"ledger", "", 0, 0, "show the last decisions of an agent's gate",
-                TAKEN_BY_ASKER,
-                {{"--json", NULL, "print the agent's own answer, JSON"},
-                        {"--max", "N", "show at most N of up to 512 entries (64)",
-                                LEDGER_ENTRIES}}},
-        [CMD_EXCHANGES] = {"exchanges", "", 0, 0, "show the last exchanges of an agent",
-                TAKEN_BY_ASKER,
-                {{"--json", NULL, "print the agent's own answer, JSON"},
-                        {"--max", "N", "show at most N of up to 128 entries (64)", FLOCK_RECENT}}},
-        [CMD_PAUSE] = {"pause", "", 0, 0, "let an agent stop training until it is resumed",
-                TAKEN_BY_ASKER, {{"--json", NULL, "print the agent's own answer, JSON"}}},
-        [CMD_RESUME] = {"resume", "", 0, 0, "let an agent that is paused train on", TAKEN_BY_ASKER,
-                {{"--json", NULL, "print the agent's own answer, JSON"}}},
-        [CMD_CHECKPOINT] = {"checkpoint", "", 0, 0,
-                "let an agent write a checkpoint, and wait for it", TAKEN_BY_ASKER,
-                {{"--json", NULL, "print its step and age, JSON"}}},
-        [CMD_LEAVE] = {"leave", "", 0, 0,
-                "let an agent on this machine leave its flock, and wait for its end",
-                TAKEN_BY_ASKER, {{"--json", NULL, "print the agent's own answer, JSON"}}},
-        [CMD_HELP] = {"help", "[SUBCOMMAND]", 0, 1, "show this, or the help of a subcommand", 0,
-                {{0}}},
-        [CMD_VERSION] = {"version", "", 0, 0, "show the version", 0, {{0}}},
+#define COMMAND(ID, name_, args_, least, most, settings_, summary_, ...) \
+	[CMD_##ID] = {.name = #name_,                                    \
+	        .args = args_,                                           \
+	        .args_min = least,                                       \
+	        .args_max = most,                                        \
+	        .summary = summary_,                                     \
+	        .settings = settings_,                                   \
+	        .flags = {__VA_ARGS__},                                  \
+	        .run = cmd_##name_},
+#include "agent/cli/command_rows.h"
 };
 
 int cli_fail(int code, const char *fmt, ...)
@@ -123,12 +81,21 @@ int cli_finish(int status)
 	return status;
 }
 
-const char *cli_own(const struct cli_args *a, enum command_id id, const char *flag)
+enum command_id cli_find(const char *name)
 {
-	for (int i = 0; i < CLI_FLAGS_MAX && commands[id].flags[i].flag; i++)
-		if (strcmp(commands[id].flags[i].flag, flag) == 0)
-			return a->own[i];
-	return NULL;
+	const char *names[N_COMMANDS + 1] = {NULL};
+	char shown[JSON_SHOWN];
+	for (int i = 0; i < N_COMMANDS; i++) {
+		names[i] = commands[i].name;
+		if (strcmp(names[i], name) == 0)
+			return (enum command_id)i;
+	}
+	const char *meant = nearest(name, names);
+	fprintf(stderr, "dunlin: unknown subcommand \"%s\"", json_shown(name, shown));
+	if (meant)
+		fprintf(stderr, "; did you mean \"%s\"?", meant);
+	fputs("\nTry `dunlin --help`.\n", stderr);
+	return N_COMMANDS;
 }
 
 static int find_own(const struct command *cmd, const char *flag)
@@ -137,6 +104,12 @@ static int find_own(const struct command *cmd, const char *flag)
 		if (strcmp(cmd->flags[i].flag, flag) == 0)
 			return i;
 	return -1;
+}
+
+const char *cli_own(const struct cli_args *a, enum command_id id, const char *flag)
+{
+	int i = find_own(&commands[id], flag);
+	return i >= 0 ? a->own[i] : NULL;
 }
 
 /* Tells so, with the flag that was likely meant. */

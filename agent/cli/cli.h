@@ -10,24 +10,8 @@
 #include <stdbool.h>
 
 enum command_id {
-	CMD_TRAIN,
-	CMD_EVAL,
-	CMD_EXPORT,
-	CMD_INSPECT,
-	CMD_CONFIG,
-	CMD_KEYGEN,
-	CMD_AGENT,
-	CMD_STATUS,
-	CMD_PEERS,
-	CMD_TOP,
-	CMD_LEDGER,
-	CMD_EXCHANGES,
-	CMD_PAUSE,
-	CMD_RESUME,
-	CMD_CHECKPOINT,
-	CMD_LEAVE,
-	CMD_HELP,
-	CMD_VERSION,
+#define COMMAND(ID, ...) CMD_##ID,
+#include "agent/cli/command_rows.h"
 	N_COMMANDS
 };
 
@@ -45,10 +29,14 @@ struct command {
 	const char *args; /* "CHECKPOINT OUT.safetensors" */
 	int args_min, args_max;
 	const char *summary;
-	unsigned settings; /* TAKEN_BY_ of options.h; 0: no settings, and so no --config */
+	unsigned settings; /* TAKEN_BY_ of options.h; 0: none, and so no --config */
 	struct cli_flag flags[CLI_FLAGS_MAX];
+	int (*run)(int argc, char **argv);
 };
 extern const struct command commands[N_COMMANDS];
+
+/* The subcommand of that name. N_COMMANDS: there is none, and stderr says so. */
+enum command_id cli_find(const char *name);
 
 #define CLI_ARGS_MAX 64
 struct cli_args {

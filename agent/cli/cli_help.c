@@ -17,6 +17,12 @@ static void print_flag(const char *flag, const char *value, const char *help)
 	printf("  %-*s %s", FLAG_WIDTH, left, help);
 }
 
+static void print_own(const struct cli_flag *f)
+{
+	print_flag(f->flag, f->value, f->help);
+	printf(f->max ? "; N is 1 to %d\n" : "\n", f->max);
+}
+
 /* The flag, its choices and its default; a long one on a line of its own. */
 static void print_setting(const struct setting *s)
 {
@@ -75,10 +81,8 @@ int cli_help(enum command_id id)
 	const struct command *cmd = &commands[id];
 	printf("Usage: dunlin %s [flags]%s%s\n\n%c%s.\n\nFlags:\n", cmd->name,
 	        cmd->args[0] ? " " : "", cmd->args, cmd->summary[0] - 'a' + 'A', cmd->summary + 1);
-	for (int i = 0; i < CLI_FLAGS_MAX && cmd->flags[i].flag; i++) {
-		print_flag(cmd->flags[i].flag, cmd->flags[i].value, cmd->flags[i].help);
-		putchar('\n');
-	}
+	for (int i = 0; i < CLI_FLAGS_MAX && cmd->flags[i].flag; i++)
+		print_own(&cmd->flags[i]);
 	if (cmd->settings) {
 		print_flag("--config", "FILE", "settings, JSON with comments (DUNLIN_CONFIG)");
 		putchar('\n');
@@ -90,13 +94,26 @@ int cli_help(enum command_id id)
 	return EXIT_OK;
 }
 
-static enum command_id find_command(const char *name)
+int cmd_help(int argc, char **argv)
 {
-	int id = 0;
-	while (id < N_COMMANDS && strcmp(commands[id].name, name) != 0)
-		id++;
-	return (enum command_id)id;
+	if (argc > 2)
+		return cli_usage_error(CMD_HELP, "name one subcommand at most");
+	if (argc < 2 || strcmp(argv[1], "--help") == 0)
+		return cli_help(N_COMMANDS);
+	enum command_id id = cli_find(argv[1]);
+	return id == N_COMMANDS ? EXIT_USAGE : cli_help(id);
 }
+
+int cmd_version(int argc, char **argv)
+{
+	(void)argv;
+	if (argc > 1)
+		return cli_usage_error(CMD_VERSION, "takes no arguments");
+	printf("dunlin %s\n", PACKAGE_VERSION);
+	return EXIT_OK;
+}
+
+/* ---- completion */
 
 /* Values of the flag before the cursor. False: it takes none, so something else is wanted. */
 static bool complete_value(const struct command *cmd, const char *flag)
@@ -149,7 +166,9 @@ int cli_complete(int n, char **words)
 		puts("--help\n--version");
 		return EXIT_OK;
 	}
-	enum command_id id = find_command(words[0]);
+	int id = 0;
+	while (id < N_COMMANDS && strcmp(commands[id].name, words[0]) != 0)
+		id++;
 	if (id == N_COMMANDS)
 		return EXIT_OK;
 	if (complete_value(&commands[id], words[n - 2]))

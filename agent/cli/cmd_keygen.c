@@ -5,7 +5,6 @@
  * lock a running flock's machines out one by one, as they restart. The secret itself is printed
  * only where it is asked for, with --out -, past the buffers of stdio, which nobody wipes. */
 #include "agent/cli/cli.h"
-#include "agent/cli/commands.h"
 #include "net/crypto/secret.h"
 
 #include "agent/base/buf.h"

@@ -6,21 +6,7 @@
 
 #include "agent/base/exit_code.h"
 
-int cmd_train(int argc, char **argv);
-int cmd_eval(int argc, char **argv);
-int cmd_export(int argc, char **argv);
-int cmd_inspect(int argc, char **argv);
-int cmd_config(int argc, char **argv);
-int cmd_keygen(int argc, char **argv);
-int cmd_agent(int argc, char **argv);
-int cmd_status(int argc, char **argv);
-int cmd_peers(int argc, char **argv);
-int cmd_top(int argc, char **argv);
-int cmd_ledger(int argc, char **argv);
-int cmd_exchanges(int argc, char **argv);
-int cmd_pause(int argc, char **argv);
-int cmd_resume(int argc, char **argv);
-int cmd_checkpoint(int argc, char **argv);
-int cmd_leave(int argc, char **argv);
+#define COMMAND(ID, name, ...) int cmd_##name(int argc, char **argv);
+#include "agent/cli/command_rows.h"
 
 #endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/* The one table of subcommands. Its rows give the enum, the prototypes, the dispatch, the help texts,
+ * the completion, and the synopsis and list of the man page. A new subcommand is a row here and a
+ * file with its cmd_ function.
+ *
+ *     COMMAND(ID, name, arguments, least, most, settings, summary, flags...)
+ *
+ * arguments are those that are no flags, least and most say how many of them; settings is a
+ * TAKEN_BY_ of options.h, 0: it takes no settings, and so no --config. A flag has a name, the name
+ * of its value (NULL: it takes none), a help text, and perhaps the largest whole number that it
+ * takes (from 1). Help texts begin with a small letter and have no full stop: they stand in lists.
+ *
+ * This file is included several times, with COMMAND as it is needed. */
+#define REPLY_JSON {"--json", NULL, "print the agent's reply, JSON", 0}
+
+/* clang-format off */
+COMMAND(TRAIN, train, "", 0, 0, TAKEN_BY_TRAIN,
+	"train a model on this machine", {0})
+COMMAND(EVAL, eval, "FILE.safetensors", 1, 1, TAKEN_BY_EVAL,
+	"measure a checkpoint or exported weights on the test set",
+	{"--json", NULL, "print the result as JSON", 0})
+COMMAND(EXPORT, export, "CHECKPOINT OUT.safetensors", 2, 2, 0,
+	"write the weights of a checkpoint for other programs", {0})
+COMMAND(INSPECT, inspect, "FILE", 1, 1, 0,
+	"show the contents of a checkpoint, weights or data file",
+	{"--json", NULL, "print the result as JSON", 0})
+COMMAND(CONFIG, config, "init|check|show [FILE]", 1, 2, TAKEN_BY_CONFIG,
+	"write an example config, check one, or show the settings in force",
+	{"--out", "FILE", "init: write this file instead of stdout", 0},
+	{"--force", NULL, "init: overwrite an existing file", 0})
+COMMAND(KEYGEN, keygen, "", 0, 0, 0,
+	"create the secret of a new flock",
+	{"--out", "FILE", "create this file; - prints the secret", 0})
+COMMAND(AGENT, agent, "", 0, 0, TAKEN_BY_AGENT,
+	"join a flock, train with it, and average parameters with its peers",
+	{"--print-limits", NULL, "print every limit of the program, and exit", 0})
+COMMAND(STATUS, status, "", 0, 0, TAKEN_BY_ASKER,
+	"show the state of an agent on this machine", REPLY_JSON)
+COMMAND(PEERS, peers, "", 0, 0, TAKEN_BY_ASKER,
+	"show the peers that an agent on this machine knows", REPLY_JSON)
+COMMAND(TOP, top, "[SOCKET...]", 0, CLI_ARGS_MAX, TAKEN_BY_ASKER,
+	"watch agents on this machine, one row each, until Ctrl-C",
+	{"--every", "SECONDS", "time between two updates (1; without a terminal 10)", 0},
+	{"--log", "FILE", "append one line for each agent to FILE every second", 0},
+	{"--until-gone", NULL, "exit when the last agent is gone", 0},
+	{"--notes", NULL, "show the lines of stdin above the rows", 0})
+COMMAND(LEDGER, ledger, "", 0, 0, TAKEN_BY_ASKER,
+	"show the last decisions of an agent's gate", REPLY_JSON,
+	{"--max", "N", "show at most N entries (64)", LEDGER_ENTRIES})
+COMMAND(EXCHANGES, exchanges, "", 0, 0, TAKEN_BY_ASKER,
+	"show the last exchanges of an agent", REPLY_JSON,
+	{"--max", "N", "show at most N entries (64)", FLOCK_RECENT})
+COMMAND(PAUSE, pause, "", 0, 0, TAKEN_BY_ASKER,
+	"pause the training of an agent", REPLY_JSON)
+COMMAND(RESUME, resume, "", 0, 0, TAKEN_BY_ASKER,
+	"resume the training of a paused agent", REPLY_JSON)
+COMMAND(CHECKPOINT, checkpoint, "", 0, 0, TAKEN_BY_ASKER,
+	"make an agent write a checkpoint, and wait for it",
+	{"--json", NULL, "print step and age of the checkpoint, JSON", 0})
+COMMAND(LEAVE, leave, "", 0, 0, TAKEN_BY_ASKER,
+	"make an agent leave its flock, and wait until it has ended", REPLY_JSON)
+COMMAND(HELP, help, "[SUBCOMMAND]", 0, 1, 0,
+	"show this help, or the help of a subcommand", {0})
+COMMAND(VERSION, version, "", 0, 0, 0,
+	"show the version", {0})
+/* clang-format on */
+
+#undef REPLY_JSON
+#undef COMMAND
