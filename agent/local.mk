@@ -57,6 +57,7 @@ libagent_a_SOURCES = \
 	agent/config/options.h \
 	agent/config/paths.c \
 	agent/config/paths.h \
+	agent/config/setting_rows.h \
 	agent/config/settings.c \
 	agent/config/suggest.c \
 	agent/control/client.c \

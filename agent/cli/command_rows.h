@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The one table of subcommands. Its rows give the enum, the prototypes, the dispatch, the help texts,
- * the completion, and the synopsis and list of the man page. A new subcommand is a row here and a
- * file with its cmd_ function.
+/* The one table of subcommands. A row gives the enum, the prototype, the dispatch, the help text,
+ * the completion and the entry of the man page. A new subcommand is a row here and a file with its
+ * cmd_ function.
  *
  *     COMMAND(ID, name, arguments, least, most, settings, summary, flags...)
  *
@@ -26,11 +26,11 @@ COMMAND(INSPECT, inspect, "FILE", 1, 1, 0,
 	{"--json", NULL, "print the result as JSON", 0})
 COMMAND(CONFIG, config, "init|check|show [FILE]", 1, 2, TAKEN_BY_CONFIG,
 	"write an example config, check one, or show the settings in force",
-	{"--out", "FILE", "init: write this file instead of stdout", 0},
-	{"--force", NULL, "init: overwrite an existing file", 0})
+	{"--out", "FILE", "file that init writes, instead of stdout", 0},
+	{"--force", NULL, "let init overwrite an existing file", 0})
 COMMAND(KEYGEN, keygen, "", 0, 0, 0,
 	"create the secret of a new flock",
-	{"--out", "FILE", "create this file; - prints the secret", 0})
+	{"--out", "FILE", "file to create; - prints the secret instead", 0})
 COMMAND(AGENT, agent, "", 0, 0, TAKEN_BY_AGENT,
 	"join a flock, train with it, and average parameters with its peers",
 	{"--print-limits", NULL, "print every limit of the program, and exit", 0})
@@ -40,16 +40,16 @@ COMMAND(PEERS, peers, "", 0, 0, TAKEN_BY_ASKER,
 	"show the peers that an agent on this machine knows", REPLY_JSON)
 COMMAND(TOP, top, "[SOCKET...]", 0, CLI_ARGS_MAX, TAKEN_BY_ASKER,
 	"watch agents on this machine, one row each, until Ctrl-C",
-	{"--every", "SECONDS", "time between two updates (1; without a terminal 10)", 0},
+	{"--every", "SECONDS", "time between two updates; default 1, without a terminal 10", 0},
 	{"--log", "FILE", "append one line for each agent to FILE every second", 0},
 	{"--until-gone", NULL, "exit when the last agent is gone", 0},
 	{"--notes", NULL, "show the lines of stdin above the rows", 0})
 COMMAND(LEDGER, ledger, "", 0, 0, TAKEN_BY_ASKER,
 	"show the last decisions of an agent's gate", REPLY_JSON,
-	{"--max", "N", "show at most N entries (64)", LEDGER_ENTRIES})
+	{"--max", "N", "show at most N entries; default 64", LEDGER_ENTRIES})
 COMMAND(EXCHANGES, exchanges, "", 0, 0, TAKEN_BY_ASKER,
 	"show the last exchanges of an agent", REPLY_JSON,
-	{"--max", "N", "show at most N entries (64)", FLOCK_RECENT})
+	{"--max", "N", "show at most N entries; default 64", FLOCK_RECENT})
 COMMAND(PAUSE, pause, "", 0, 0, TAKEN_BY_ASKER,
 	"pause the training of an agent", REPLY_JSON)
 COMMAND(RESUME, resume, "", 0, 0, TAKEN_BY_ASKER,

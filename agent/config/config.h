@@ -26,76 +26,21 @@ struct config {
 	struct layer *layers; /* owned; NULL with a preset */
 	int n_layers;
 
-	struct {
-		char train_images[LIMIT_PATH], train_labels[LIMIT_PATH];
-		char test_images[LIMIT_PATH], test_labels[LIMIT_PATH]; /* both or none */
-		int64_t classes;                                       /* 0: from the labels */
-		double validation;
-		struct augment augment;
-		struct partition partition;
-		int64_t seed;  /* order and augmentation */
-		int64_t ahead; /* batches prepared in advance */
-	} data;
-
-	struct {
-		double epochs;
-		int64_t batch, accumulate;
-		struct optim_config optim; /* "optimizer", "lr", … */
-		int schedule;              /* enum schedule_kind */
-		double warmup_epochs, step_epochs, step_factor, lr_floor;
-		int64_t seed; /* initial weights and dropout */
-	} train;
-
-	struct {
-		char out[LIMIT_PATH]; /* folder for the results; empty: see paths.h */
-		char metrics[LIMIT_PATH]; /* JSON lines; empty: out/metrics.jsonl */
-		char init_from[LIMIT_PATH];
-		bool resume;
-		double checkpoint_s;      /* seconds between checkpoints; 0: not by time */
-		int64_t checkpoint_steps; /* steps between checkpoints; 0: not by steps */
-		int64_t keep;             /* checkpoints kept besides the best */
-		int64_t stop_after;       /* steps of this process, then it exits; 0: no limit */
-		char device[32];
-		int64_t eval_samples; /* an agent's, at each evaluation */
-		double eval_epochs;   /* between two of them */
-		int64_t threads;      /* 0: as many as there are cores */
-		bool deterministic;
-		bool tf32;
-	} run;
-
-	struct {
-		char name[LIMIT_NAME]; /* of this agent, on this machine */
-		char listen[LIMIT_HOST_PORT]; /* "host:port" */
-		char interface[LIMIT_NAME];
-		char advertise[LIMIT_LIST], seeds[LIMIT_LIST],
-		        keys[LIMIT_LIST];                 /* see textlist.h */
-		char state_dir[LIMIT_PATH];               /* empty: by the name; see paths.h */
-		char socket[LIMIT_PATH];
-		char allow[LIMIT_PATH], block[LIMIT_PATH]; /* empty: no such list */
-		bool dialable;
-		int profile; /* enum agent_profile */
-		int64_t members_max;
-		bool train;     /* else membership alone */
-		double leave_s; /* bound of leaving */
-	} agent;
-
-	struct {
-		char run[LIMIT_NAME];
-		int gate; /* enum gate_mode */
-		double delta, chance;
-		int64_t every;
-		double exchanges_per_s, bytes_per_s, bytes_per_day, incoming_share, upload_cap;
-		int64_t silence_steps;
-		double silence_s;
-		int exchange; /* enum exchange_mode */
-		int wire;     /* enum convert_format */
-		double beta, peer_rate, stale, join_s, merge_s, stay_s;
-	} gossip;
-
-	struct {
-		int level;  /* enum log_level */
-		int format; /* enum log_format */
-	} log;
+	/* struct { … } data, train, run, agent, gossip, log: a field for each setting */
+#define MODEL(...)
+#define INT(section, field, ...) int64_t field;
+#define REAL(section, field, ...) double field;
+#define BOOL(section, field, ...) bool field;
+#define CHOICE(section, field, ...) int field;
+#define TEXT(section, field, bytes, ...) char field[bytes];
+#define LIST(section, field, ...) char field[LIMIT_LIST];
+#define IN(...)
+#define SECTION(name) struct {
+#define PART(type, name) type name;
+#define END(name) \
+	}         \
+	name;
+#include "agent/config/setting_rows.h"
 };
 
 /* What is wrong, all of it at once. Problems of the file come in the order of its lines. */

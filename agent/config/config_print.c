@@ -79,11 +79,8 @@ static int print_comment(const struct setting *s, int depth, struct buf *out)
 		rc = buf_printf(out, " (%s", s->flag);
 	if (rc == 0 && s->env)
 		rc = buf_printf(out, ", %s", s->env);
-	if (rc == 0 && (s->type == SET_INT || s->type == SET_REAL)) {
-		real_text(s->min, lo);
-		rc = s->max < 1e6 ? buf_printf(out, "; %s to %s", lo, real_text(s->max, hi))
-		                  : buf_printf(out, "; %s or more", lo);
-	}
+	if (rc == 0 && (s->type == SET_INT || s->type == SET_REAL))
+		rc = buf_printf(out, "; %s to %s", real_text(s->min, lo), real_text(s->max, hi));
 	return rc ? rc : buf_printf(out, ")\n");
 }
 

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The settings, one row each, in the order in which files and help texts show them: the rows of a
- * section stand together, its own before those of the sections in it. A new setting is a field in
- * struct config and a row here; everything else follows, except its line in the man page, which a
- * test asks for. */
+/* The rows of setting_rows.h as a table in memory, and the lists that they name. */
 #include "agent/config/options.h"
 
 #include "gossip/exchange/exchange.h"
@@ -29,14 +26,6 @@ _Static_assert(PARTITION_LABEL == 2 && OPTIM_ADAMW == 1 && SCHEDULE_COSINE == 2 
 #define SEED_MAX 9007199254740991.0 /* 2^53 − 1: whole in a double, and so in JSON */
 #define FASHION "/usr/share/datasets/fashion-mnist/"
 
-#define FIELD(f) .offset = offsetof(struct config, f), .size = sizeof(((struct config *)0)->f)
-#define INT(f, lo, hi) .type = SET_INT, .value = "N", FIELD(f), .min = lo, .max = hi
-#define REAL(f, lo, hi) .type = SET_REAL, .value = "X", FIELD(f), .min = lo, .max = hi
-#define BOOL(f) .type = SET_BOOL, FIELD(f)
-#define TEXT(f, name) .type = SET_TEXT, .value = name, FIELD(f)
-#define LIST(f, name, hi) .type = SET_LIST, .value = name, FIELD(f), .max = hi
-#define CHOICE(f, list) .type = SET_CHOICE, .value = "WORD", FIELD(f), .choices = list
-
 #define FOR_TRAIN .taken_by = TAKEN_BY_TRAIN | TAKEN_BY_AGENT | TAKEN_BY_CONFIG
 #define FOR_EVAL .taken_by = TAKEN_BY_TRAIN | TAKEN_BY_EVAL | TAKEN_BY_AGENT | TAKEN_BY_CONFIG
 
@@ -48,276 +37,33 @@ _Static_assert(PARTITION_LABEL == 2 && OPTIM_ADAMW == 1 && SCHEDULE_COSINE == 2 
  * made from, and the way in which all of them train. */
 #define SHARED .shared = true
 
-/* clang-format off */
+#define ROW(type_, value_, path, key_, flag_, env_, ...)    \
+	{.key = key_,                                       \
+	        .flag = flag_,                              \
+	        .env = env_,                                \
+	        .value = value_,                            \
+	        .type = type_,                              \
+	        .offset = offsetof(struct config, path),    \
+	        .size = sizeof(((struct config *)0)->path), \
+	        __VA_ARGS__},
+#define MODEL(...) ROW(SET_MODEL, "NAME", preset, __VA_ARGS__, .choices = arch_presets)
+#define INT(section, field, lo, hi, ...) \
+	ROW(SET_INT, "N", section.field, __VA_ARGS__, .min = lo, .max = hi)
+#define REAL(section, field, lo, hi, ...) \
+	ROW(SET_REAL, "X", section.field, __VA_ARGS__, .min = lo, .max = hi)
+#define BOOL(section, field, ...) ROW(SET_BOOL, NULL, section.field, __VA_ARGS__)
+#define CHOICE(section, field, list, ...) \
+	ROW(SET_CHOICE, "WORD", section.field, __VA_ARGS__, .choices = list)
+#define TEXT(section, field, bytes, name, ...) ROW(SET_TEXT, name, section.field, __VA_ARGS__)
+#define LIST(section, field, items, name, ...) \
+	ROW(SET_LIST, name, section.field, __VA_ARGS__, .max = items)
+#define IN(...) __VA_ARGS__
+#define SECTION(name)
+#define PART(type, name)
+#define END(name)
+
 const struct setting settings[] = {
-{"model", "--model", NULL, .type = SET_MODEL, .value = "NAME", FIELD(preset), FOR_EVAL,
-	.choices = arch_presets, SHARED, .dflt = "cnn", .also = "arch network preset net",
-	.help = "a preset, mlp or cnn; in a file also {\"layers\": [...]}"},
-
-{"data.train_images", "--train-images", "DUNLIN_TRAIN_IMAGES", TEXT(data.train_images, "FILE"),
-	FOR_TRAIN, .min = 1, SHARED, .dflt = FASHION "train-images-idx3-ubyte.gz", .also = "images",
-	.help = "images to train on: IDX, plain or gzip"},
-{"data.train_labels", "--train-labels", "DUNLIN_TRAIN_LABELS", TEXT(data.train_labels, "FILE"),
-	FOR_TRAIN, .min = 1, SHARED, .dflt = FASHION "train-labels-idx1-ubyte.gz", .also = "labels",
-	.help = "their labels"},
-{"data.test_images", "--test-images", "DUNLIN_TEST_IMAGES", TEXT(data.test_images, "FILE"),
-	FOR_EVAL, SHARED, .dflt = FASHION "t10k-images-idx3-ubyte.gz",
-	.help = "images to test on; empty: no test"},
-{"data.test_labels", "--test-labels", "DUNLIN_TEST_LABELS", TEXT(data.test_labels, "FILE"),
-	FOR_EVAL, SHARED, .dflt = FASHION "t10k-labels-idx1-ubyte.gz",
-	.help = "their labels"},
-{"data.classes", "--classes", NULL, INT(data.classes, 0, LIMIT_CLASSES), FOR_EVAL,
-	SHARED, .dflt = "0", .also = "num_classes",
-	.help = "how many classes there are; 0: as many as the labels show"},
-{"data.validation", "--validation", NULL, REAL(data.validation, 0, 0.9), FOR_TRAIN,
-	SHARED, .dflt = "0", .also = "val validation_split",
-	.help = "share of the training images held out to choose the best checkpoint"},
-{"data.seed", "--data-seed", NULL, INT(data.seed, 0, SEED_MAX), FOR_TRAIN,
-	.dflt = "1", .also = "shuffle_seed",
-	.help = "seed of the order of the images and their augmentation; agents mix in their id"},
-{"data.read_ahead", "--read-ahead", NULL, INT(data.ahead, 0, LIMIT_READ_AHEAD), FOR_EVAL,
-	.dflt = "2", .also = "prefetch workers num_workers",
-	.help = "batches prepared in advance on another thread; 0: none"},
-{"data.augment.flip", "--flip", NULL, BOOL(data.augment.flip), FOR_TRAIN,
-	SHARED, .dflt = "false", .also = "mirror",
-	.help = "mirror every other image left to right"},
-{"data.augment.shift", "--shift", NULL, INT(data.augment.shift, 0, 1024), FOR_TRAIN,
-	SHARED, .dflt = "0", .also = "crop",
-	.help = "move images by up to so many pixels each way"},
-{"data.augment.scale", "--scale", NULL, REAL(data.augment.scale, 0, 0.9), FOR_TRAIN,
-	SHARED, .dflt = "0", .also = "zoom resize",
-	.help = "resize images by up to this share, larger or smaller"},
-{"data.partition.kind", "--partition", NULL, CHOICE(data.partition.kind, partition_kinds),
-	FOR_TRAIN, SHARED, .dflt = "all", .also = "split",
-	.help = "who trains on what: all of it, a shard, or a skewed share of each label"},
-{"data.partition.parts", "--parts", "DUNLIN_PARTS", INT(data.partition.parts, 1, 1000000),
-	FOR_TRAIN, SHARED, .dflt = "1", .also = "shards",
-	.help = "shard, label: how many parts there are"},
-{"data.partition.part", "--part", "DUNLIN_PART", INT(data.partition.part, 0, 999999), FOR_TRAIN,
-	.dflt = "0", .also = "shard rank",
-	.help = "shard, label: which part is ours, from 0"},
-{"data.partition.alpha", "--alpha", NULL, REAL(data.partition.alpha, 1e-6, 1e6), FOR_TRAIN,
-	SHARED, .dflt = "1", .also = "dirichlet",
-	.help = "label: how even the parts are (Dirichlet); the smaller, the more skewed"},
-{"data.partition.seed", "--partition-seed", NULL, INT(data.partition.seed, 0, SEED_MAX), FOR_TRAIN,
-	SHARED, .dflt = "1",
-	.help = "seed of parts and validation: the same wherever parts must not overlap"},
-
-{"train.epochs", "--epochs", NULL, REAL(train.epochs, 0.0001, 1e6), FOR_TRAIN,
-	SHARED, .dflt = "10", .also = "num_epochs",
-	.help = "passes over the training images; parts of one are allowed"},
-{"train.batch", "--batch", NULL, INT(train.batch, 1, LIMIT_BATCH), FOR_EVAL,
-	SHARED, .dflt = "64", .also = "batch_size",
-	.help = "images computed at once"},
-{"train.accumulate", "--accumulate", NULL, INT(train.accumulate, 1, 65536), FOR_TRAIN,
-	SHARED, .dflt = "1", .also = "grad_accum accumulation",
-	.help = "batches whose gradients make one step"},
-{"train.optimizer", "--optimizer", NULL, CHOICE(train.optim.kind, optim_kinds), FOR_TRAIN,
-	SHARED, .dflt = "sgd", .also = "optimiser optim",
-	.help = "the rule that turns gradients into steps"},
-{"train.lr", "--lr", NULL, REAL(train.optim.lr, 0, 1e12), FOR_TRAIN,
-	SHARED, .dflt = "0.05", .also = "learning_rate",
-	.help = "learning rate, at its highest"},
-{"train.momentum", "--momentum", NULL, REAL(train.optim.momentum, 0, 0.99999), FOR_TRAIN,
-	SHARED, .dflt = "0.9",
-	.help = "sgd: momentum"},
-{"train.nesterov", "--nesterov", NULL, BOOL(train.optim.nesterov), FOR_TRAIN,
-	SHARED, .dflt = "true",
-	.help = "sgd: Nesterov's form of momentum"},
-{"train.beta1", "--beta1", NULL, REAL(train.optim.beta1, 0, 0.999999), FOR_TRAIN,
-	SHARED, .dflt = "0.9",
-	.help = "adamw: decay of the mean of the gradients"},
-{"train.beta2", "--beta2", NULL, REAL(train.optim.beta2, 0, 0.999999), FOR_TRAIN,
-	SHARED, .dflt = "0.999",
-	.help = "adamw: decay of the mean of their squares"},
-{"train.eps", "--eps", NULL, REAL(train.optim.eps, 1e-20, 1), FOR_TRAIN,
-	SHARED, .dflt = "1e-08", .also = "epsilon",
-	.help = "adamw: added to the divisor"},
-{"train.weight_decay", "--weight-decay", NULL, REAL(train.optim.weight_decay, 0, 1000), FOR_TRAIN,
-	SHARED, .dflt = "0.0005", .also = "wd l2 decay",
-	.help = "pull of the weights towards 0; biases are left alone"},
-{"train.clip", "--clip", NULL, REAL(train.optim.clip, 0, 1e9), FOR_TRAIN,
-	SHARED, .dflt = "0", .also = "grad_clip clip_norm max_grad_norm",
-	.help = "largest norm of a gradient, longer ones are scaled down; 0: any"},
-{"train.schedule", "--schedule", NULL, CHOICE(train.schedule, schedule_kinds), FOR_TRAIN,
-	SHARED, .dflt = "cosine", .also = "scheduler lr_schedule",
-	.help = "course of the learning rate after the warm-up"},
-{"train.warmup_epochs", "--warmup-epochs", NULL, REAL(train.warmup_epochs, 0, 1e6), FOR_TRAIN,
-	SHARED, .dflt = "0.5", .also = "warmup",
-	.help = "epochs in which the learning rate rises from 0"},
-{"train.step_epochs", "--step-epochs", NULL, REAL(train.step_epochs, 0, 1e6), FOR_TRAIN,
-	SHARED, .dflt = "0", .also = "step_size",
-	.help = "step: epochs between two cuts of the learning rate"},
-{"train.step_factor", "--step-factor", NULL, REAL(train.step_factor, 0, 1), FOR_TRAIN,
-	SHARED, .dflt = "0.1", .also = "gamma",
-	.help = "step: what a cut multiplies the learning rate by"},
-{"train.lr_floor", "--lr-floor", NULL, REAL(train.lr_floor, 0, 1), FOR_TRAIN,
-	SHARED, .dflt = "0", .also = "min_lr",
-	.help = "cosine: the last learning rate as a share of the first"},
-{"train.seed", "--train-seed", NULL, INT(train.seed, 0, SEED_MAX), FOR_TRAIN,
-	SHARED, .dflt = "1", .also = "seed",
-	.help = "seed of the initial weights and of dropout"},
-
-{"run.out", "--out", "DUNLIN_OUT", TEXT(run.out, "DIR"),
-	.taken_by = TAKEN_BY_TRAIN | TAKEN_BY_AGENT, .dflt = "", .also = "output dir output_dir",
-	.help = "folder for checkpoints, metrics and weights; empty: runs/fashion, or by the name"},
-{"run.metrics", "--metrics", "DUNLIN_METRICS", TEXT(run.metrics, "FILE"), FOR_TRAIN,
-	.dflt = "",
-	.help = "file for the metrics, JSON lines; empty: metrics.jsonl in the folder"},
-{"run.init_from", "--init-from", NULL, TEXT(run.init_from, "FILE"), FOR_TRAIN,
-	SHARED, .dflt = "", .also = "init pretrained weights",
-	.help = "safetensors file with the initial weights; empty: from the seed"},
-{"run.resume", "--resume", NULL, BOOL(run.resume), FOR_TRAIN,
-	.dflt = "false", .also = "restart",
-	.help = "go on from the newest whole checkpoint in the folder"},
-{"run.checkpoint_seconds", "--checkpoint-seconds", NULL, REAL(run.checkpoint_s, 0, 1e9), FOR_TRAIN,
-	.dflt = "300",
-	.help = "seconds between checkpoints; 0: not by time"},
-{"run.checkpoint_steps", "--checkpoint-steps", NULL, INT(run.checkpoint_steps, 0, 1e12), FOR_TRAIN,
-	.dflt = "0", .also = "save_steps",
-	.help = "steps between checkpoints; 0: not by steps"},
-{"run.keep", "--keep", NULL, INT(run.keep, 1, LIMIT_CHECKPOINTS_KEPT), FOR_TRAIN,
-	.dflt = "3", .also = "keep_last",
-	.help = "checkpoints kept, besides the best"},
-{"run.stop_after", "--stop-after", NULL, INT(run.stop_after, 0, 1e12), FOR_TRAIN,
-	.dflt = "0", .also = "max_steps steps",
-	.help = "stop after so many steps of this process, with a checkpoint; 0: at the end"},
-{"run.eval_samples", "--eval-samples", NULL, INT(run.eval_samples, 1, LIMIT_SAMPLES),
-	.taken_by = TAKEN_BY_AGENT | TAKEN_BY_CONFIG, .dflt = "2000",
-	.help = "images of each set in an agent's evaluations; at the end all test images"},
-{"run.eval_epochs", "--eval-epochs", NULL, REAL(run.eval_epochs, 0.0001, 1e6),
-	.taken_by = TAKEN_BY_AGENT | TAKEN_BY_CONFIG, .dflt = "1",
-	.help = "epochs between an agent's evaluations; parts of one are allowed"},
-{"run.device", "--device", "DUNLIN_DEVICE", TEXT(run.device, "NAME"), FOR_EVAL, .min = 1,
-	.dflt = "auto", .also = "gpu cuda",
-	.help = "where to compute: auto, cpu, plain, cuda or cuda:N"},
-{"run.threads", "--threads", "DUNLIN_THREADS", INT(run.threads, 0, LIMIT_THREADS), FOR_EVAL,
-	.dflt = "0", .also = "num_threads cores cpus",
-	.help = "CPU threads; 0: as many as the cores and the CPU quota allow"},
-{"run.deterministic", "--deterministic", NULL, BOOL(run.deterministic), FOR_EVAL,
-	.dflt = "false",
-	.help = "make no choice by timing, so that a repeated run gives the same bits"},
-{"run.tf32", "--tf32", NULL, BOOL(run.tf32), FOR_EVAL,
-	.dflt = "false", .also = "allow_tf32",
-	.help = "let a GPU's products round their inputs to 10 bits, which is faster"},
-
-{"agent.name", "--name", "DUNLIN_NAME", TEXT(agent.name, "NAME"), FOR_ASKER, .min = 1,
-	.dflt = "agent",
-	.help = "name of this agent on this machine: letters, digits, - and _"},
-{"agent.listen", "--listen", "DUNLIN_LISTEN", TEXT(agent.listen, "HOST[:PORT]"),
-	FOR_AGENT, .min = 1, .dflt = ":13865", .also = "bind port",
-	.help = "address to listen on; no host: IPv4 and IPv6, :0 takes any free port"},
-{"agent.advertise", "--advertise", "DUNLIN_ADVERTISE",
-	LIST(agent.advertise, "HOST[:PORT]", MEMBER_ADDRS_MAX),
-	FOR_AGENT, .dflt = "", .also = "public address external",
-	.help = "addresses that peers are told, best first; empty: those listened on"},
-{"agent.interface", "--interface", "DUNLIN_INTERFACE", TEXT(agent.interface, "NAME"), FOR_AGENT,
-	.dflt = "", .also = "iface nic",
-	.help = "network interface whose first address is listened on; empty: any"},
-{"agent.seeds", "--seed", "DUNLIN_SEEDS", LIST(agent.seeds, "HOST[:PORT]", GOSSIP_SEEDS_MAX),
-	.taken_by = TAKEN_BY_AGENT, .dflt = "", .also = "join bootstrap peers",
-	.help = "agents to join through, any of them (port 13865); may be repeated"},
-{"agent.keys", "--key", "DUNLIN_KEYS", LIST(agent.keys, "FILE", SECRETS_MAX), FOR_AGENT,
-	.dflt = "", .also = "secret psk",
-	.help = "files with the flock's secret, see keygen; the flag may be repeated"},
-{"agent.allow", "--allow", NULL, TEXT(agent.allow, "FILE"), FOR_AGENT,
-	.dflt = "", .also = "allowlist whitelist",
-	.help = "list of the ids that may take part; empty: all that have the key"},
-{"agent.block", "--block", NULL, TEXT(agent.block, "FILE"), FOR_AGENT,
-	.dflt = "", .also = "blocklist blacklist ban deny",
-	.help = "list of the ids that may not take part; empty: none"},
-{"agent.dialable", "--dialable", NULL, BOOL(agent.dialable), FOR_AGENT,
-	.dflt = "true", .also = "reachable nat",
-	.help = "peers may dial this agent; false behind a NAT or firewall"},
-{"agent.profile", "--profile", NULL, CHOICE(agent.profile, profiles), FOR_AGENT,
-	SHARED, .dflt = "lan", .also = "timings",
-	.help = "timings for a local network, or for slower links"},
-{"agent.members_max", "--members-max", NULL, INT(agent.members_max, 2, GOSSIP_MEMBERS_MAX),
-	FOR_AGENT, .dflt = "4096", .also = "max_members",
-	.help = "peers kept in memory, the dead and departed included"},
-{"agent.state_dir", "--state-dir", "DUNLIN_STATE_DIR", TEXT(agent.state_dir, "DIR"), FOR_ASKER,
-	.dflt = "", .also = "state data_dir",
-	.help = "folder of identity and known peers; empty: by the name"},
-{"agent.socket", "--socket", "DUNLIN_SOCKET", TEXT(agent.socket, "FILE"), FOR_ASKER,
-	.dflt = "", .also = "control sock",
-	.help = "local socket for status and commands; empty: by the name"},
-
-{"agent.train", "--train", "DUNLIN_TRAIN", BOOL(agent.train), FOR_AGENT,
-	.dflt = "true", .also = "learn",
-	.help = "train; false: keep membership alone, for others to join through"},
-{"agent.leave_seconds", "--leave-seconds", NULL, REAL(agent.leave_s, 1, 86400), FOR_AGENT,
-	.dflt = "20", .also = "grace",
-	.help = "longest time from the wish to leave to the end of the process"},
-
-{"gossip.run", "--run", "DUNLIN_RUN", TEXT(gossip.run, "NAME"), FOR_AGENT,
-	SHARED, .dflt = "", .also = "run_id name",
-	.help = "name of the run: only agents with the same one average"},
-{"gossip.gate", "--gate", NULL, CHOICE(gossip.gate, gates), FOR_AGENT,
-	SHARED, .dflt = "significance", .also = "trigger",
-	.help = "which steps are worth an exchange"},
-{"gossip.delta", "--delta", NULL, REAL(gossip.delta, 0, 1e6), FOR_AGENT,
-	SHARED, .dflt = "0.15", .also = "threshold",
-	.help = "significance, selsync-code: change of the gradient that is worth one"},
-{"gossip.every", "--every", NULL, INT(gossip.every, 1, 1e9), FOR_AGENT,
-	SHARED, .dflt = "20", .also = "h period interval",
-	.help = "every: steps between two exchanges that this agent begins"},
-{"gossip.chance", "--chance", NULL, REAL(gossip.chance, 0, 1), FOR_AGENT,
-	SHARED, .dflt = "0.05", .also = "probability",
-	.help = "random: share of the steps that begin one"},
-{"gossip.exchanges_per_second", "--exchanges-per-second", NULL,
-	REAL(gossip.exchanges_per_s, 0, 1e6), FOR_AGENT,
-	SHARED, .dflt = "0",
-	.help = "budget: exchanges a second, begun and taken; 0: no such target"},
-{"gossip.bytes_per_second", "--bytes-per-second", NULL, REAL(gossip.bytes_per_s, 0, 1e15),
-	FOR_AGENT, SHARED, .dflt = "0", .also = "bandwidth",
-	.help = "budget: bytes uploaded a second; 0: no such target"},
-{"gossip.bytes_per_day", "--bytes-per-day", NULL, REAL(gossip.bytes_per_day, 0, 1e18), FOR_AGENT,
-	SHARED, .dflt = "0", .also = "quota",
-	.help = "budget: bytes uploaded a day; 0: no such target"},
-{"gossip.incoming_share", "--incoming-share", NULL, REAL(gossip.incoming_share, 0, 0.95), FOR_AGENT,
-	SHARED, .dflt = "0.5",
-	.help = "budget: share kept for exchanges that peers begin"},
-{"gossip.upload_cap", "--upload-cap", NULL, REAL(gossip.upload_cap, 0, 1e15), FOR_AGENT,
-	.dflt = "0", .also = "max_upload limit",
-	.help = "bytes a second that exchanges never exceed, in any mode; 0: no cap"},
-{"gossip.silence_steps", "--silence-steps", NULL, INT(gossip.silence_steps, 0, 1e12), FOR_AGENT,
-	SHARED, .dflt = "2000",
-	.help = "steps without an exchange after which one is due; 0: no such bound"},
-{"gossip.silence_seconds", "--silence-seconds", NULL, REAL(gossip.silence_s, 0, 1e9), FOR_AGENT,
-	SHARED, .dflt = "30",
-	.help = "seconds without an exchange after which one is due; 0: no such bound"},
-{"gossip.exchange", "--exchange", NULL, CHOICE(gossip.exchange, exchanges), FOR_AGENT,
-	SHARED, .dflt = "pair", .also = "mode symmetric",
-	.help = "who moves: both of a pair, who is pushed to, or who pulls"},
-{"gossip.beta", "--beta", NULL, REAL(gossip.beta, 0.001, 1), FOR_AGENT,
-	SHARED, .dflt = "0.5", .also = "mixing",
-	.help = "how far towards the partner: 0.5 meets in the middle"},
-{"gossip.wire", "--wire", NULL, CHOICE(gossip.wire, wires), FOR_AGENT,
-	SHARED, .dflt = "bf16", .also = "format dtype compression",
-	.help = "format of parameters on the wire"},
-{"gossip.peer_rate", "--peer-rate", NULL, REAL(gossip.peer_rate, 0.001, 1e6), FOR_AGENT,
-	.dflt = "50",
-	.help = "exchanges a second that one peer may begin with this agent"},
-{"gossip.stale", "--stale", NULL, REAL(gossip.stale, 0.0001, 1), FOR_AGENT,
-	SHARED, .dflt = "0.1",
-	.help = "share of the run after which an agent that was away takes a peer's state"},
-{"gossip.join_seconds", "--join-seconds", NULL, REAL(gossip.join_s, 0, 1e6), FOR_AGENT,
-	.dflt = "10",
-	.help = "with seeds: seconds to look for the flock before training alone"},
-{"gossip.merge_seconds", "--merge-seconds", NULL, REAL(gossip.merge_s, 0, 1e6), FOR_AGENT,
-	SHARED, .dflt = "60",
-	.help = "at the end: longest time for the rounds that merge the models; 0: none"},
-{"gossip.stay_seconds", "--stay-seconds", NULL, REAL(gossip.stay_s, 0, 1e6), FOR_AGENT,
-	.dflt = "10", .also = "linger",
-	.help = "at the end: seconds without an exchange before the agent leaves"},
-
-{"log.level", "--log-level", "DUNLIN_LOG_LEVEL", CHOICE(log.level, log_levels), FOR_LOG,
-	.dflt = "info", .also = "verbose quiet verbosity",
-	.help = "how much is told on stderr"},
-{"log.format", "--log-format", "DUNLIN_LOG_FORMAT", CHOICE(log.format, log_formats), FOR_LOG,
-	.dflt = "text",
-	.help = "lines for people, or for machines"},
+#include "agent/config/setting_rows.h"
 };
-/* clang-format on */
 const int n_settings = (int)(sizeof settings / sizeof *settings);
 _Static_assert(sizeof settings / sizeof *settings <= CONFIG_SETTINGS_MAX, "one line number each");

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The one table of settings. Defaults, config keys, flags, environment variables, help texts, the
- * example file and the shell completion all come from it; the man page is compared with it. */
+/* The table of settings, as the program sees it. Its rows stand in setting_rows.h. */
 #ifndef DUNLIN_AGENT_CONFIG_OPTIONS_H
 #define DUNLIN_AGENT_CONFIG_OPTIONS_H
 

@@ -31,7 +31,7 @@ void client_close(struct client *c);
 int client_send(struct client *c, const char *request, struct err *e) MUST_CHECK;
 
 /* Appends what has come of the answer, without its newline, and does not wait. *whole: that was all
- * of it. ERR_NOTFOUND: the agent has closed the connection. ERR_FORMAT: more than an answer came. */
+ * of it. ERR_NOTFOUND: the agent closed the connection. ERR_FORMAT: more than an answer came. */
 int client_read(struct client *c, struct buf *answer, bool *whole, struct err *e) MUST_CHECK;
 
 /* Sends a request and waits for its answer; fails as the three above do. */

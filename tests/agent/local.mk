@@ -17,6 +17,7 @@ UNIT_TESTS += \
 	tests/agent/test_learner_snapshot \
 	tests/agent/test_learner_table \
 	tests/agent/test_log \
+	tests/agent/test_man \
 	tests/agent/test_node \
 	tests/agent/test_order \
 	tests/agent/test_schema \
@@ -43,3 +44,8 @@ tests_agent_test_base_LDADD = libbase.a $(CMOCKA_LIBS)
 tests_agent_test_cores_LDADD = libbase.a $(CMOCKA_LIBS)
 tests_agent_test_log_LDADD = libbase.a $(CMOCKA_LIBS)
 EXTRA_DIST += tests/agent/learner_bed.h tests/agent/toy_learner.h
+
+# Writes the lists of the man page anew, from the tables.
+man: tests/agent/test_man$(EXEEXT)
+	srcdir=$(srcdir) tests/agent/test_man$(EXEEXT) --write
+.PHONY: man

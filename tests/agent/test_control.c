@@ -369,7 +369,8 @@ static void test_nonsense(void **state)
 	expect_error(&f, fd, "{\"cmd\":1}\n", "\"cmd\" must be one of");
 	expect_error(&f, fd, "{\"cmd\":\"status\",\"cmd\":\"leave\"}\n", "\"cmd\" is given twice");
 	expect_error(&f, fd, "{\"cmd\":\"status\",\"x\\u001b\":1}\n", "\"x\\x1b\" is unknown");
-	expect_error(&f, fd, "{\"cmd\":\"status\",\"tag\":[]}\n", "\"tag\" must be a string or a number");
+	expect_error(&f, fd, "{\"cmd\":\"status\",\"tag\":[]}\n",
+	        "\"tag\" must be a string or a number");
 	expect_error(&f, fd, "{\"cmd\":\"status\"} {}\n", "the text should end here");
 	expect_error(&f, fd, "{\"cmd\":\"\\u0000\"}\n", "\\u0000 has no place");
 	put(&f, fd, "{\"cmd\":\"version\"}\0\n", 19);
