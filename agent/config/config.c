@@ -15,6 +15,7 @@
 #include "agent/config/options.h"
 #include "agent/config/paths.h"
 #include "agent/json/jsontext.h"
+#include "gossip/policy/gate.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -325,6 +326,11 @@ int config_check(const struct config *c, struct config_problems *p)
 		        (long long)(c->train.batch * c->train.accumulate), LIMIT_BATCH);
 	if (!device_sane(c->run.device))
 		clash(p, "run.device", "wants auto, cpu, plain, cuda or cuda:N");
+	if (c->gossip.gate == GATE_BUDGET && c->gossip.exchanges_per_s <= 0 &&
+	        c->gossip.bytes_per_s <= 0 && c->gossip.bytes_per_day <= 0)
+		clash(p, "gossip.gate",
+		        "\"budget\" needs gossip.exchanges_per_second, gossip.bytes_per_second or "
+		        "gossip.bytes_per_day above 0");
 	check_agent(c, p);
 	return told(p, before);
 }

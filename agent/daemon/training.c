@@ -219,6 +219,7 @@ int training_open(struct training *t, const struct config *c, uv_loop_t *loop,
 	*status = EXIT_FAILED;
 	read_settings(t, c);
 	read_progress(t, self, state);
+	*status = EXIT_CONFIG;
 	rc = gate_check(&t->core.gate, e);
 out:
 	if (rc) {

@@ -71,8 +71,9 @@ struct gate_decision {
 	double change, delta; /* Δ and δ; change only with has_change */
 };
 
-/* ERR_INVALID says which setting is out of range. Needed: exchange_bytes in budget mode and under a
- * cap; smooth where Δ decides. */
+/* ERR_INVALID: a day's quota is too small for one exchange. The caller's duty, asserted where it
+ * matters: every setting is in its range (agent/config/setting_rows.h), a budget has a target,
+ * exchange_bytes is known in budget mode and under a cap, smooth where Δ decides. */
 int gate_check(const struct gate_config *c, struct err *e) MUST_CHECK;
 
 struct gate;

@@ -228,6 +228,13 @@ expect "interface and host" 3 'agent.interface: agent.listen names a host alread
 echo 12 >list
 run agent --key k.key --allow list
 expect "a list that is wrong" 3 'list: line 1: an id has 64 digits' ''
+run agent --key k.key --gate budget
+expect "a budget without a target" 3 'gossip.gate: "budget" needs gossip.exchanges_per_second' ''
+run agent --key k.key --listen 127.0.0.1:0 --config fine.json --batch 2 --gate budget \
+	--bytes-per-day 1
+expect "a budget for less than an exchange" 3 'gossip.bytes_per_day: 1 bytes are not enough' ''
+run agent --key k.key --delta 1000001
+expect "the range of delta" 2 '--delta: 1000001 is out of range, 0 to 1000000' ''
 DUNLIN_TEST_PROTOCOL=3-2 run agent --key k.key
 expect "protocol versions of a test" 3 'DUNLIN_TEST_PROTOCOL: wants two numbers' ''
 DUNLIN_SEEDS=a:1,b: run agent --key k.key
