@@ -10,7 +10,7 @@
 	X(EXIT_FAILED, 1, "an unexpected failure: memory, disk, network, output")            \
 	X(EXIT_USAGE, 2, "wrong usage: an unknown subcommand, flag or argument")             \
 	X(EXIT_CONFIG, 3,                                                                    \
-	        "a setting is wrong, or what it names, or all peers of the run have others") \
+	        "a setting or a file that it names is wrong, or all peers have other settings") \
 	X(EXIT_DATA, 4, "data is missing or wrong")                                          \
 	X(EXIT_MODEL, 5, "a model, checkpoint or weights file is missing or wrong")          \
 	X(EXIT_DIVERGED, 6, "training diverged: the loss is not a finite number")            \
@@ -18,7 +18,7 @@
 	X(EXIT_INTERRUPTED, 8, "a second signal came before everything was saved")           \
 	X(EXIT_NO_AGENT, 9, "no agent answers")                                              \
 	X(EXIT_STALE, 10,                                                                    \
-	        "an agent was away while the flock ended the run: it has no result to write")
+	        "the run ended while the agent was away: it has no result to write")
 
 enum exit_code {
 #define X(name, value, text) name = value,

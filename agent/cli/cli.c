@@ -122,7 +122,7 @@ static int unknown_flag(enum command_id id, const char *flag)
 	int n = 1, best = JSON_SHOWN;
 	json_shown(flag, shown);
 	if (setting_find_flag(flag, TAKEN_BY_ANY, &negated) >= 0 || strcmp(flag, "--config") == 0)
-		return cli_usage_error(id, "%s is not for this subcommand", shown);
+		return cli_usage_error(id, "%s is not a flag of this subcommand", shown);
 	for (int i = 0; i < CLI_FLAGS_MAX && cmd->flags[i].flag; i++)
 		others[n++] = cmd->flags[i].flag;
 	if (cmd->settings)
@@ -261,7 +261,7 @@ static int read_args(struct reader *r)
 		}
 	}
 	if (!r->help && r->a->n_files < cmd->args_min)
-		return cli_usage_error(r->id, "wants %s", cmd->args);
+		return cli_usage_error(r->id, "needs %s", cmd->args);
 	return 0;
 }
 

@@ -41,8 +41,8 @@ static void print_setting(const struct setting *s)
 static void print_settings(unsigned taken_by)
 {
 	char section[LIMIT_NAME] = "none";
-	printf("\nSettings, each also a key of the config file, in the section named above it.\n"
-	       "Defaults are in brackets.\n");
+	printf("\nSettings. Each is also a key of the config file, in the section named above it.\n"
+	       "Defaults are in parentheses.\n");
 	for (int i = 0; i < n_settings; i++) {
 		const struct setting *s = &settings[i];
 		char here[LIMIT_NAME];
@@ -60,7 +60,7 @@ static void print_settings(unsigned taken_by)
 static void print_exit_codes(void)
 {
 	printf("\nExit codes:\n");
-#define X(name, value, text) printf("  %d  %s\n", value, text);
+#define X(name, value, text) printf("  %2d  %s\n", value, text);
 	EXIT_CODES(X)
 #undef X
 }
@@ -73,7 +73,7 @@ int cli_help(enum command_id id)
 		       "Subcommands:\n");
 		for (int i = 0; i < N_COMMANDS; i++)
 			printf("  %-10s %s\n", commands[i].name, commands[i].summary);
-		printf("\n`dunlin SUBCOMMAND --help` says more, dunlin(1) says it all.\n"
+		printf("\n`dunlin SUBCOMMAND --help` lists its flags; dunlin(1) is the manual.\n"
 		       "`dunlin train` alone trains a small network on Fashion-MNIST.\n");
 		print_exit_codes();
 		return EXIT_OK;
@@ -84,10 +84,10 @@ int cli_help(enum command_id id)
 	for (int i = 0; i < CLI_FLAGS_MAX && cmd->flags[i].flag; i++)
 		print_own(&cmd->flags[i]);
 	if (cmd->settings) {
-		print_flag("--config", "FILE", "settings, JSON with comments (DUNLIN_CONFIG)");
+		print_flag("--config", "FILE", "config file, JSON with comments (DUNLIN_CONFIG)");
 		putchar('\n');
 	}
-	print_flag("--help", NULL, "show this");
+	print_flag("--help", NULL, "show this help");
 	putchar('\n');
 	if (cmd->settings)
 		print_settings(cmd->settings);

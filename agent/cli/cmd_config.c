@@ -27,7 +27,7 @@ static int create_file(const char *path, const struct buf *text, struct err *e)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	if (fd < 0 && errno == EEXIST)
-		return err_set(e, ERR_BUSY, "%s is there already; --force overwrites it", path);
+		return err_set(e, ERR_BUSY, "%s already exists; --force overwrites it", path);
 	if (fd < 0)
 		return err_errno(e, "create %s", path);
 	int rc = file_write_all(fd, text->data, text->len, e);
@@ -47,9 +47,10 @@ static int init(const struct config *c, const struct cli_args *a)
 	int rc;
 	if (out && a->n_files > 1)
 		return cli_usage_error(
-		        CMD_CONFIG, "two files to write, --out %s and %s", out, a->file[1]);
+		        CMD_CONFIG, "two files to write: --out %s and %s", out, a->file[1]);
 	if (a->config)
-		return cli_usage_error(CMD_CONFIG, "init reads no file, --config is for show");
+		return cli_usage_error(
+		        CMD_CONFIG, "init reads no file: --config is for check and show");
 	if (a->n_files > 1)
 		out = a->file[1];
 	buf_init(&text, LIMIT_CONFIG_BYTES);
@@ -112,8 +113,8 @@ static int check_model(const struct config *c, struct config_problems *p)
 		        &test, c->data.test_images, c->data.test_labels, train.classes, &e);
 		if (rc == 0) {
 			if (!shape_equal(&test.shape, &train.shape))
-				rc = err_set(
-				        &e, ERR_MISMATCH, "other sizes than data.train_images");
+				rc = err_set(&e, ERR_MISMATCH,
+				        "the images have another size than data.train_images");
 			dataset_close(&test);
 		}
 		if (rc) {
@@ -164,13 +165,13 @@ static int choose_file(struct cli_args *a)
 		return cli_usage_error(CMD_CONFIG, "--out and --force are for init");
 	if (a->n_files > 1 && a->config)
 		return cli_usage_error(
-		        CMD_CONFIG, "two files, --config %s and %s", a->config, a->file[1]);
+		        CMD_CONFIG, "two files to read: --config %s and %s", a->config, a->file[1]);
 	if (a->n_files > 1)
 		a->config = a->file[1];
 	else if (!a->config && env && env[0])
 		a->config = env;
 	if (!a->config && strcmp(a->file[0], "check") == 0)
-		return cli_usage_error(CMD_CONFIG, "check wants a file");
+		return cli_usage_error(CMD_CONFIG, "check needs a file");
 	return EXIT_OK;
 }
 
@@ -190,9 +191,9 @@ int cmd_config(int argc, char **argv)
 	else if (strcmp(action, "show") == 0)
 		status = (status = choose_file(&a)) ? status : show(&c, &a, argc, argv);
 	else if (meant)
-		status = cli_usage_error(CMD_CONFIG, "no such action; did you mean %s?", meant);
+		status = cli_usage_error(CMD_CONFIG, "unknown action; did you mean %s?", meant);
 	else
-		status = cli_usage_error(CMD_CONFIG, "wants init, check or show");
+		status = cli_usage_error(CMD_CONFIG, "needs init, check or show");
 	config_close(&c);
 	return status;
 }

@@ -58,7 +58,7 @@ static int open_model(struct eval *v, const char *path, int *busy_with, struct e
 		return config_arch(c, &v->data.shape, v->data.classes, &v->arch, e);
 	}
 	if (!shape_equal(&v->data.shape, &v->arch.input))
-		return err_set(e, ERR_MISMATCH, "%s: samples of %s, but the model of %s wants %s",
+		return err_set(e, ERR_MISMATCH, "%s: samples of %s, but the model of %s needs %s",
 		        c->data.test_images, shape_text(&v->data.shape, have), path,
 		        shape_text(&v->arch.input, want));
 	return 0;

@@ -36,8 +36,8 @@ static int write_secret(const char *path)
 		        "%s: choose another name, or remove it if no flock needs it", e.msg);
 	if (rc)
 		return cli_fail(EXIT_FAILED, "%s", e.msg);
-	printf("%s: the secret of flock %s; copy it to each of its machines, by a way that only "
-	       "you can read\n",
+	printf("%s: the secret of flock %s; copy it to each of its machines, in a way that "
+	       "nobody else can read\n",
 	        path, flock_text(&flock, text));
 	return EXIT_OK;
 }
@@ -52,7 +52,7 @@ int cmd_keygen(int argc, char **argv)
 	const char *out = cli_own(&a, CMD_KEYGEN, "--out");
 	if (!out)
 		status = cli_usage_error(
-		        CMD_KEYGEN, "wants --out FILE (or --out - to print the secret)");
+		        CMD_KEYGEN, "needs --out FILE, or --out - to print the secret");
 	else if (strcmp(out, "-") == 0)
 		status = print_secret();
 	else

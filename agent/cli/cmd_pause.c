@@ -17,12 +17,12 @@
 
 static void show_paused(const cJSON *o)
 {
-	printf("paused after step %.0f; `dunlin resume` lets it go on\n", asked_number(o, "step"));
+	printf("paused after step %.0f; `dunlin resume` continues\n", asked_number(o, "step"));
 }
 
 static void show_resumed(const cJSON *o)
 {
-	printf("goes on from step %.0f\n", asked_number(o, "step"));
+	printf("training continues at step %.0f\n", asked_number(o, "step"));
 }
 
 int cmd_pause(int argc, char **argv)
@@ -71,8 +71,7 @@ static int await_checkpoint(struct asked *a, double last, double count)
 			break;
 		poll(NULL, 0, CHECKPOINT_LOOK_MS);
 	}
-	fprintf(stderr,
-	        "dunlin: no checkpoint in %d s; the agent says of itself: ", CHECKPOINT_WAIT_S);
+	fprintf(stderr, "dunlin: no checkpoint in %d s; the agent reports: ", CHECKPOINT_WAIT_S);
 	asked_words(stderr, asked_at(a->reply, "health"), "words");
 	fputc('\n', stderr);
 	return EXIT_FAILED;

@@ -38,7 +38,8 @@ static void show_agent(const cJSON *o)
 	printf("%s\n", asked_truth(o, "dialable") ? "" : ", not dialable");
 	printf("health   ");
 	asked_words(stdout, asked_at(o, "health"), "words");
-	printf(" (%.0f; 0 is fine, 7 ill)\n", asked_number(asked_at(o, "health"), "score"));
+	printf(" (score %.0f: 0 is good, 7 is slow)\n",
+	        asked_number(asked_at(o, "health"), "score"));
 }
 
 static void show_accuracy(const char *label, const cJSON *v)
@@ -74,7 +75,7 @@ static void show_training(const cJSON *t)
 	        run, run[0] ? ", " : "", total > 0 ? 100 * clock / total : 0, clock, total,
 	        asked_number(t, "samples"), asked_real(t, "epoch", c));
 	if (asked_has(t, "join"))
-		printf("joining  %.0f of %.0f words from %.12s\n", asked_number(join, "words"),
+		printf("joining  %.0f of %.0f parameters from %.12s\n", asked_number(join, "words"),
 		        asked_number(join, "total"), asked_text(join, "donor", a));
 	if (asked_has(final, "merged"))
 		show_accuracy("merged", asked_at(final, "merged"));

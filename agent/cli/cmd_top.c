@@ -262,8 +262,8 @@ static int watch_all(struct top *t, const sigset_t *open)
 	ask_all(t, clock_ms(CLOCK_MONOTONIC));
 	if (!anybody(t))
 		return cli_fail(EXIT_NO_AGENT,
-		        "no agent answers at %s: start one with `dunlin agent`, or say which one "
-		        "is meant",
+		        "no agent answers at %s: start one with `dunlin agent`, or name "
+		        "another socket",
 		        t->agent[0].path);
 	while (status == EXIT_OK && !stopped) {
 		status = wait_and_read(t, open);
@@ -315,7 +315,7 @@ static int read_flags(struct top *t)
 	t->notes = cli_own(&t->args, CMD_TOP, "--notes") != NULL;
 	t->log_path = cli_own(&t->args, CMD_TOP, "--log");
 	if (every && (*end || !(s >= 1 && s <= EVERY_MAX)))
-		return cli_usage_error(CMD_TOP, "--every: wants seconds, from 1 to %d, not \"%s\"",
+		return cli_usage_error(CMD_TOP, "--every must be from 1 to %d seconds, not \"%s\"",
 		        EVERY_MAX, json_shown(every, shown));
 	t->every_ms = every ? (int64_t)(1000 * s) : t->terminal ? 1000 : 1000 * PLAIN_EVERY_S;
 	return EXIT_OK;

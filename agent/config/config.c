@@ -101,8 +101,9 @@ static void read_list(
 	setting_clear(s, c);
 	for (const cJSON *item = list->child; item; item = item->next) {
 		if (!cJSON_IsString(item))
-			config_problem(p, item->valueint, "%s: wants a list of strings, not of %s",
-			        s->key, json_kind(item));
+			config_problem(p, item->valueint,
+			        "%s: must be a list of strings, not of %s", s->key,
+			        json_kind(item));
 		else if (setting_add(s, c, item->valuestring, why))
 			config_problem(p, item->valueint, "%s: %s", s->key, why);
 		else
@@ -133,7 +134,7 @@ static void read_setting(struct config *c, int index, const cJSON *item, struct 
 		rc = setting_set_string(s, c, item->valuestring, why);
 	} else {
 		rc = ERR_INVALID;
-		snprintf(why, sizeof why, "wants %.100s, not %s", setting_wants(s, wants),
+		snprintf(why, sizeof why, "must be %.100s, not %s", setting_wants(s, wants),
 		        json_kind(item));
 	}
 	if (rc)
@@ -153,7 +154,7 @@ static void tell_unknown(const char *key, const cJSON *item, struct config_probl
 		        p, item->valueint, "unknown key \"%s\"; did you mean \"%s\"?", shown, near);
 	else
 		config_problem(p, item->valueint,
-		        "unknown key \"%s\"; `dunlin config init` shows all that there are", shown);
+		        "unknown key \"%s\"; `dunlin config init` lists all keys", shown);
 }
 
 /* prefix is "" or "train."; the depth is bounded by the table, since only its sections are
@@ -176,8 +177,8 @@ static void read_section(
 			snprintf(inner, sizeof inner, "%s.", key);
 			read_section(c, item, inner, p);
 		} else if (plain && is_section(key)) {
-			config_problem(p, item->valueint, "%s: wants an object of settings, not %s",
-			        key, json_kind(item));
+			config_problem(p, item->valueint,
+			        "%s: must be an object of settings, not %s", key, json_kind(item));
 		} else {
 			tell_unknown(key, item, p);
 		}
@@ -202,8 +203,8 @@ int config_read(struct config *c, const char *text, size_t len, struct config_pr
 	if (!root)
 		config_problem(p, fault.line, "column %d: %s", fault.column, fault.text);
 	else if (!cJSON_IsObject(root))
-		config_problem(
-		        p, root->valueint, "a config is an object, {…}, not %s", json_kind(root));
+		config_problem(p, root->valueint, "a config must be an object, {…}, not %s",
+		        json_kind(root));
 	else
 		read_section(c, root, "", p);
 	cJSON_Delete(root);
@@ -271,7 +272,8 @@ static void check_agent(const struct config *c, struct config_problems *p)
 	struct hostport h;
 	struct err e;
 	if (!paths_name_ok(c->agent.name))
-		clash(p, "agent.name", "has letters, digits, - and _, and does not begin with -");
+		clash(p, "agent.name",
+		        "may only have letters, digits, - and _, and must not begin with -");
 	if (hostport_parse(c->agent.listen, &h, &e))
 		clash(p, "agent.listen", "%s", e.msg);
 	for (const char *s = NULL; (s = textlist_next(c->agent.advertise, s));) {
@@ -281,15 +283,15 @@ static void check_agent(const struct config *c, struct config_problems *p)
 			clash(p, "agent.advertise", "\"%s\": the host is missing", s);
 		else if (h.port == 0)
 			clash(p, "agent.advertise",
-			        "\"%s\": nobody can dial port 0; without a port peers are told "
-			        "the one that is listened on",
+			        "\"%s\": nobody can dial port 0; leave the port out to tell peers "
+			        "the one that the agent listens on",
 			        s);
 	}
 	for (const char *s = NULL; (s = textlist_next(c->agent.seeds, s));) {
 		if (hostport_parse(s, &h, &e))
 			clash(p, "agent.seeds", "%s", e.msg);
 		else if (!h.host[0] || !h.port)
-			clash(p, "agent.seeds", "\"%.100s\": wants a host, and a port other than 0",
+			clash(p, "agent.seeds", "\"%.100s\": needs a host, and a port other than 0",
 			        s);
 	}
 }
@@ -300,32 +302,32 @@ int config_check(const struct config *c, struct config_problems *p)
 	const struct partition *part = &c->data.partition;
 	if (c->data.test_images[0] && !c->data.test_labels[0])
 		clash(p, "data.test_images",
-		        "needs data.test_labels beside it (or empty both: no test)");
+		        "needs data.test_labels too; leave both empty for no test");
 	if (!c->data.test_images[0] && c->data.test_labels[0])
 		clash(p, "data.test_labels",
-		        "needs data.test_images beside it (or empty both: no test)");
+		        "needs data.test_images too; leave both empty for no test");
 	if (part->part >= part->parts)
 		clash(p, "data.partition.part",
-		        "%u is not below data.partition.parts, %u: parts count from 0", part->part,
-		        part->parts);
+		        "must be below data.partition.parts, %u, not %u: parts count from 0",
+		        part->parts, part->part);
 	if (part->kind == PARTITION_ALL && part->parts > 1)
 		clash(p, "data.partition.parts",
 		        "%u parts, but data.partition.kind is \"all\": choose \"shard\" or "
 		        "\"label\"",
 		        part->parts);
 	if (c->data.classes == 1)
-		clash(p, "data.classes", "one class leaves nothing to learn; 0 takes the labels'");
+		clash(p, "data.classes", "must be at least 2, or 0 for as many as the labels have");
 	if (c->train.optim.kind == OPTIM_SGD && c->train.optim.nesterov &&
 	        c->train.optim.momentum == 0)
 		clash(p, "train.nesterov",
-		        "needs train.momentum above 0 (or set train.nesterov to false)");
+		        "needs train.momentum above 0; or set train.nesterov to false");
 	if (c->train.schedule == SCHEDULE_STEP && c->train.step_epochs == 0)
 		clash(p, "train.schedule", "\"step\" needs train.step_epochs above 0");
 	if (c->train.batch * c->train.accumulate > LIMIT_BATCH)
 		clash(p, "train.accumulate", "batch × accumulate is %lld, more than %d",
 		        (long long)(c->train.batch * c->train.accumulate), LIMIT_BATCH);
 	if (!device_sane(c->run.device))
-		clash(p, "run.device", "wants auto, cpu, plain, cuda or cuda:N");
+		clash(p, "run.device", "must be auto, cpu, plain, cuda or cuda:N");
 	if (c->gossip.gate == GATE_BUDGET && c->gossip.exchanges_per_s <= 0 &&
 	        c->gossip.bytes_per_s <= 0 && c->gossip.bytes_per_day <= 0)
 		clash(p, "gossip.gate",

@@ -41,11 +41,13 @@ static void read_name(
         const struct reading *r, const cJSON *item, const char *key, char out[LIMIT_LAYER_NAME])
 {
 	if (!cJSON_IsString(item))
-		tell(r, item->valueint, "%s: wants a layer's name, not %s", key, json_kind(item));
+		tell(r, item->valueint, "%s: must be the name of a layer, not %s", key,
+		        json_kind(item));
 	else if (!item->valuestring[0])
-		tell(r, item->valueint, "%s: may not be empty", key);
+		tell(r, item->valueint, "%s: must not be empty", key);
 	else if (strlen(item->valuestring) >= LIMIT_LAYER_NAME)
-		tell(r, item->valueint, "%s: longer than %d bytes", key, LIMIT_LAYER_NAME - 1);
+		tell(r, item->valueint, "%s: must not be longer than %d bytes", key,
+		        LIMIT_LAYER_NAME - 1);
 	else
 		snprintf(out, LIMIT_LAYER_NAME, "%s", item->valuestring);
 }
@@ -59,8 +61,8 @@ static void read_from(const struct reading *r, const cJSON *item, struct layer *
 	}
 	if (!cJSON_IsArray(item) || cJSON_GetArraySize(item) != inputs) {
 		tell(r, item->valueint,
-		        inputs == 1 ? "from: wants the name of one layer"
-		                    : "from: wants a list of %d layers' names",
+		        inputs == 1 ? "from: must be the name of one layer"
+		                    : "from: must be a list of %d names of layers",
 		        inputs);
 		return;
 	}
@@ -80,7 +82,7 @@ static void read_field(
 		return;
 	}
 	if (f->type == FIELD_BOOL || !cJSON_IsNumber(item)) {
-		tell(r, item->valueint, "%s: wants %s, not %s", f->key,
+		tell(r, item->valueint, "%s: must be %s, not %s", f->key,
 		        f->type == FIELD_BOOL  ? "true or false"
 		        : f->type == FIELD_INT ? "a whole number"
 		                               : "a number",
@@ -89,7 +91,8 @@ static void read_field(
 	}
 	double v = item->valuedouble;
 	if (f->type == FIELD_INT && v != floor(v)) {
-		tell(r, item->valueint, "%s: %s is not a whole number", f->key, real_text(v, text));
+		tell(r, item->valueint, "%s: must be a whole number, not %s", f->key,
+		        real_text(v, text));
 	} else if (!(v >= f->min && v <= f->max)) {
 		tell(r, item->valueint, "%s: %s is out of range, %s to %s", f->key,
 		        real_text(v, text), real_text(f->min, lo), real_text(f->max, hi));
@@ -130,7 +133,7 @@ static int read_type(struct reading *r, const cJSON *object, struct layer *l)
 	if (!type) {
 		tell(r, object->valueint, "has no \"type\"");
 	} else if (!cJSON_IsString(type)) {
-		tell(r, type->valueint, "type: wants a string, not %s", json_kind(type));
+		tell(r, type->valueint, "type: must be a string, not %s", json_kind(type));
 	} else if (layer_init(l, type->valuestring)) {
 		const char *meant = nearest(type->valuestring, names);
 		json_shown(type->valuestring, shown);
@@ -138,8 +141,8 @@ static int read_type(struct reading *r, const cJSON *object, struct layer *l)
 			tell(r, type->valueint, "unknown type \"%s\"; did you mean \"%s\"?", shown,
 			        meant);
 		else
-			tell(r, type->valueint,
-			        "unknown type \"%s\"; dunlin(1) lists those there are", shown);
+			tell(r, type->valueint, "unknown type \"%s\"; dunlin(1) lists all types",
+			        shown);
 	} else {
 		r->type = layer_types[l->kind].name;
 		return 0;
@@ -153,7 +156,7 @@ static void read_layer(struct reading *r, const cJSON *object, struct layer *l)
 	char shown[JSON_SHOWN];
 	r->type = NULL;
 	if (!cJSON_IsObject(object)) {
-		tell(r, object->valueint, "wants an object, {\"type\": …}, not %s",
+		tell(r, object->valueint, "must be an object, {\"type\": …}, not %s",
 		        json_kind(object));
 		return;
 	}
@@ -190,12 +193,12 @@ static struct layer *read_layers(const cJSON *list, int *n, struct config_proble
 	int count = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
 	if (!cJSON_IsArray(list)) {
 		config_problem(
-		        p, list->valueint, "model.layers: wants a list, not %s", json_kind(list));
+		        p, list->valueint, "model.layers: must be a list, not %s", json_kind(list));
 		return NULL;
 	}
 	if (count < 1 || count > LIMIT_LAYERS) {
-		config_problem(p, list->valueint, "model.layers: %d layers, out of range, 1 to %d",
-		        count, LIMIT_LAYERS);
+		config_problem(p, list->valueint,
+		        "model.layers: %d layers are out of range, 1 to %d", count, LIMIT_LAYERS);
 		return NULL;
 	}
 	struct layer *layers = calloc((size_t)count, sizeof *layers);
@@ -223,7 +226,7 @@ void model_read(struct config *c, const cJSON *object, struct config_problems *p
 	for (const cJSON *item = object->child; item; item = item->next) {
 		if (strcmp(item->string, "layers") != 0)
 			config_problem(p, item->valueint,
-			        "unknown key \"model.%s\"; a model is a preset's name or "
+			        "unknown key \"model.%s\"; a model is the name of a preset or "
 			        "{\"layers\": […]}",
 			        json_shown(item->string, shown));
 		else if (list)
@@ -295,7 +298,7 @@ int config_parse_model(const char *json, size_t len, struct layer **layers, int 
 	if (rc)
 		goto out;
 	if (read_shape(found[0], input)) {
-		rc = err_set(e, ERR_FORMAT, "model: \"input\" is no shape");
+		rc = err_set(e, ERR_FORMAT, "model: \"input\" is not a shape");
 		goto out;
 	}
 	double v = found[1]->valuedouble;

@@ -9,8 +9,8 @@
 #include <string.h>
 
 static const char head[] =
-        "// Settings of Dunlin, see dunlin(1). Every line may be left out: these are the defaults\n"
-        "// or what was given when this file was written. Environment variables are stronger than\n"
+        "// Settings of Dunlin, see dunlin(1). Every line is optional: these are the defaults, or\n"
+        "// the flags given when this file was written. Environment variables are stronger than\n"
         "// this file, flags are stronger still. Paths are relative to where dunlin is started.\n";
 
 static int print_layer(const struct layer *l, struct buf *out)

@@ -41,9 +41,9 @@ static int read_port(const char *text, const char *port, struct hostport *out, s
 	if (!port)
 		return 0;
 	if (!port[0])
-		return wrong(e, text, "the port is missing behind the colon");
+		return wrong(e, text, "the port after the colon is missing");
 	if (strspn(port, DIGITS) != strlen(port) || strlen(port) > 5 || atoi(port) > 65535)
-		return wrong(e, text, "a port is a number up to 65535");
+		return wrong(e, text, "the port must be a number up to 65535");
 	out->port = (uint16_t)atoi(port);
 	return 0;
 }
@@ -57,8 +57,7 @@ static int check_bare_six(const char *text, const char *last, struct hostport *h
 	bool port = last[1] && strspn(last + 1, DIGITS) == strlen(last + 1) && is_six(h->host);
 	h->host[last - text] = ':';
 	if (!whole || port)
-		return wrong(
-		        e, text, "an IPv6 address with a port is written in brackets, [::1]:80");
+		return wrong(e, text, "write an IPv6 address with a port in brackets, [::1]:80");
 	return 0;
 }
 
@@ -72,7 +71,7 @@ int hostport_parse(const char *text, struct hostport *out, struct err *e)
 	if (brackets) {
 		const char *end = strchr(text, ']');
 		if (!end || (end[1] && end[1] != ':'))
-			return wrong(e, text, "an IPv6 address is written [::1] or [::1]:80");
+			return wrong(e, text, "write an IPv6 address as [::1] or [::1]:80");
 		host++;
 		len = (size_t)(end - host);
 		port = end[1] ? end + 2 : NULL;
@@ -84,11 +83,11 @@ int hostport_parse(const char *text, struct hostport *out, struct err *e)
 		return check_bare_six(text, last, out, e) ? ERR_FORMAT
 		                                          : read_port(text, NULL, out, e);
 	if (brackets && !is_six(out->host))
-		return wrong(e, text, "what is in brackets is not an IPv6 address");
+		return wrong(e, text, "the text in brackets is not an IPv6 address");
 	if (!brackets && strspn(out->host, NAME_CHARS) != len)
 		return wrong(e, text, "not the name or address of a host");
 	if (!port && len > 0 && strspn(out->host, DIGITS) == len)
-		return wrong(e, text, "a port alone is written with a colon, as in :80");
+		return wrong(e, text, "write a port alone with a colon, as :80");
 	return read_port(text, port, out, e);
 }
 

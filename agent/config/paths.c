@@ -41,7 +41,7 @@ int paths_state(const struct config *c, char out[LIMIT_PATH], struct err *e)
 		return fits(snprintf(out, LIMIT_PATH, "%s/dunlin/%s", state, c->agent.name), e);
 	if (!home)
 		return err_set(e, ERR_NOTFOUND,
-		        "HOME is not set: say with --state-dir where the state is kept");
+		        "HOME is not set: name the state folder with --state-dir");
 	return fits(snprintf(out, LIMIT_PATH, "%s/.local/state/dunlin/%s", home, c->agent.name), e);
 }
 

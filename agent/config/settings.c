@@ -78,7 +78,7 @@ const char *setting_wants(const struct setting *s, char out[SETTING_WHY])
 static int wrong_kind(const struct setting *s, const char *met, char why[SETTING_WHY])
 {
 	char wants[SETTING_WHY];
-	snprintf(why, SETTING_WHY, "wants %.100s, not %.60s", setting_wants(s, wants), met);
+	snprintf(why, SETTING_WHY, "must be %.100s, not %.60s", setting_wants(s, wants), met);
 	return ERR_INVALID;
 }
 
@@ -89,7 +89,7 @@ int setting_set_number(const struct setting *s, struct config *c, double v, char
 	if (s->type != SET_INT && s->type != SET_REAL)
 		return wrong_kind(s, "a number", why);
 	if (s->type == SET_INT && v != floor(v)) {
-		snprintf(why, SETTING_WHY, "%s is not a whole number", real_text(v, text));
+		snprintf(why, SETTING_WHY, "must be a whole number, not %s", real_text(v, text));
 		return ERR_INVALID;
 	}
 	if (!(v >= s->min && v <= s->max)) {
@@ -148,11 +148,11 @@ int setting_set_string(
 		return wrong_kind(s, "a string", why);
 	size_t n = strlen(v);
 	if (n >= s->size) {
-		snprintf(why, SETTING_WHY, "longer than %zu bytes", s->size - 1);
+		snprintf(why, SETTING_WHY, "must not be longer than %zu bytes", s->size - 1);
 		return ERR_INVALID;
 	}
 	if ((double)n < s->min) {
-		snprintf(why, SETTING_WHY, "may not be empty");
+		snprintf(why, SETTING_WHY, "must not be empty");
 		return ERR_INVALID;
 	}
 	memcpy((char *)c + s->offset, v, n + 1);
@@ -170,15 +170,15 @@ int setting_add(const struct setting *s, struct config *c, const char *item, cha
 	char *list = (char *)c + s->offset;
 	assert(s->type == SET_LIST);
 	if (!item[0]) {
-		snprintf(why, SETTING_WHY, "an item is empty");
+		snprintf(why, SETTING_WHY, "must not have an empty item");
 		return ERR_INVALID;
 	}
 	if (textlist_count(list) >= (int)s->max) {
-		snprintf(why, SETTING_WHY, "more than %d of them", (int)s->max);
+		snprintf(why, SETTING_WHY, "must not have more than %d items", (int)s->max);
 		return ERR_INVALID;
 	}
 	if (textlist_add(list, s->size, item)) {
-		snprintf(why, SETTING_WHY, "longer than %zu bytes in all", s->size - 1);
+		snprintf(why, SETTING_WHY, "must not be longer than %zu bytes in all", s->size - 1);
 		return ERR_INVALID;
 	}
 	return 0;
@@ -191,7 +191,8 @@ static int set_list(const struct setting *s, struct config *c, const char *v, ch
 	int rc = 0;
 	assert(s->size <= sizeof before);
 	if (strlen(v) >= sizeof items) {
-		snprintf(why, SETTING_WHY, "longer than %zu bytes in all", sizeof items - 1);
+		snprintf(why, SETTING_WHY, "must not be longer than %zu bytes in all",
+		        sizeof items - 1);
 		return ERR_INVALID;
 	}
 	strcpy(items, v);

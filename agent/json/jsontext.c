@@ -50,14 +50,15 @@ static int fault_met(struct scan *s, const char *wanted)
 	if (s->at == s->end)
 		return fault(s, "%s, but the text ends here", wanted);
 	if (c == '\'')
-		return fault(s, "%s, met ': strings take double quotes", wanted);
+		return fault(s, "%s, found ': strings take double quotes", wanted);
 	if (c == '#' || c == '/')
 		return fault(s,
-		        s->comments ? "%s, met %c: a comment begins with // or /*" : "%s, met %c",
+		        s->comments ? "%s, found %c: a comment begins with // or /*"
+		                    : "%s, found %c",
 		        wanted, c);
 	if (c > ' ' && c < 0x7f)
-		return fault(s, "%s, met %c", wanted, c);
-	return fault(s, "%s, met byte 0x%02x", wanted, c);
+		return fault(s, "%s, found %c", wanted, c);
+	return fault(s, "%s, found byte 0x%02x", wanted, c);
 }
 
 static void newline(struct scan *s)
@@ -130,7 +131,7 @@ static int scan_escape(struct scan *s)
 {
 	if (s->at[1] != 'u') {
 		if (!s->at[1] || !strchr("\"\\/bfnrt", s->at[1]))
-			return fault(s, "no such escape in a string; a backslash is written \\\\");
+			return fault(s, "unknown escape in a string; write a backslash as \\\\");
 		s->at += 2;
 		return 0;
 	}
@@ -138,7 +139,7 @@ static int scan_escape(struct scan *s)
 	if (v < 0)
 		return fault(s, "\\u takes four hexadecimal digits");
 	if (v == 0)
-		return fault(s, "\\u0000 has no place in a string");
+		return fault(s, "\\u0000 is not allowed in a string");
 	if (v >= 0xd800 && v <= 0xdfff) {
 		int low = v < 0xdc00 && s->at[6] == '\\' && s->at[7] == 'u' ? hex4(s->at + 8) : -1;
 		if (low < 0xdc00 || low > 0xdfff)
@@ -182,14 +183,14 @@ static int scan_number(struct scan *s)
 	const char *p = s->at + (*s->at == '-');
 	size_t n = digits(p);
 	if (n == 0)
-		return fault(s, "a number needs a digit behind its sign");
+		return fault(s, "a number needs a digit after its sign");
 	if (n > 1 && *p == '0')
-		return fault(s, "a number does not begin with 0");
+		return fault(s, "a number must not begin with 0");
 	p += n;
 	if (*p == '.') {
 		n = digits(++p);
 		if (n == 0)
-			return fault(s, "a number needs a digit behind its point");
+			return fault(s, "a number needs a digit after its point");
 		p += n;
 	}
 	if (*p == 'e' || *p == 'E') {
@@ -202,7 +203,7 @@ static int scan_number(struct scan *s)
 	if (p - s->at > NUMBER_CHARS_MAX)
 		return fault(s, "a number of more than %d characters", NUMBER_CHARS_MAX);
 	if (!isfinite(strtod(s->at, NULL)))
-		return fault(s, "a number too large to be held");
+		return fault(s, "a number is too large");
 	s->at += p - s->at;
 	return 0;
 }
@@ -217,7 +218,7 @@ static int scan_word(struct scan *s)
 			return 0;
 		}
 	}
-	return fault_met(s, "a value was wanted");
+	return fault_met(s, "expected a value");
 }
 
 static int scan_value(struct scan *s, int line);
@@ -239,11 +240,11 @@ static int scan_items(struct scan *s, char close)
 			if (++n > JSON_MEMBERS_MAX)
 				return fault(s, "more than %d keys", JSON_MEMBERS_MAX);
 			if (*s->at != '"')
-				return fault_met(s, "a key in double quotes was wanted");
+				return fault_met(s, "expected a key in double quotes");
 			if ((rc = scan_string(s)) || (rc = skip_space(s)))
 				return rc;
 			if (*s->at != ':')
-				return fault_met(s, "a colon was wanted behind the key");
+				return fault_met(s, "expected a colon after the key");
 			s->at++;
 		} else {
 			n = 1;
@@ -254,8 +255,8 @@ static int scan_items(struct scan *s, char close)
 		if (*s->at == close)
 			break;
 		if (*s->at != ',')
-			return fault_met(s, close == '}' ? "a comma or } was wanted"
-			                                 : "a comma or ] was wanted");
+			return fault_met(s,
+			        close == '}' ? "expected a comma or }" : "expected a comma or ]");
 		s->at++;
 	}
 	s->depth--;
@@ -287,7 +288,7 @@ static int scan_text(struct scan *s)
 		memset(s->at, ' ', 3);
 	if ((rc = skip_space(s)) || (rc = scan_value(s, s->line)) || (rc = skip_space(s)))
 		return rc;
-	return s->at == s->end ? 0 : fault_met(s, "the text should end here");
+	return s->at == s->end ? 0 : fault_met(s, "expected the end of the text");
 }
 
 static void number_lines(cJSON *item, const int *lines, int *at)

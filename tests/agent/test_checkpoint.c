@@ -187,7 +187,7 @@ static void test_long_names(void **state)
 		arch_close(&again);
 	}
 	assert_int_equal(named_arch(&a, 250, &e), ERR_FORMAT);
-	assert_non_null(strstr(e.msg, "layer 2 (dense): name: longer than 249 bytes"));
+	assert_non_null(strstr(e.msg, "layer 2 (dense): name: must not be longer than 249 bytes"));
 }
 
 /* Whatever a file lacks, what is wrong comes before a long name ends. */

@@ -146,31 +146,31 @@ static void test_problems_name_key_line_and_nearest(void **state)
 	expect("{\"train\": {\"batch\": 0}}",
 	        "f.json:1: train.batch: 0 is out of range, 1 to 1048576\n");
 	expect("{\"train\": {\"lr\":\n\"x\"}}",
-	        "f.json:1: train.lr: wants a number, not a string\n");
+	        "f.json:1: train.lr: must be a number, not a string\n");
 	expect("{\"train\": {\"batch\": 1.5}}",
-	        "f.json:1: train.batch: 1.5 is not a whole number\n");
+	        "f.json:1: train.batch: must be a whole number, not 1.5\n");
 	expect("{\"train\": {\"optimizer\": \"sdg\"}}",
 	        "f.json:1: train.optimizer: \"sdg\" is not one of sgd, adamw; did you mean "
 	        "\"sgd\"?\n");
 	expect("{\"train\": {\"optimizer\": [1]}}",
-	        "f.json:1: train.optimizer: wants one of sgd, adamw, not a list\n");
+	        "f.json:1: train.optimizer: must be one of sgd, adamw, not a list\n");
 	expect("{\"data\": {\"augment\": {\"flip\": 1}}}",
-	        "f.json:1: data.augment.flip: wants true or false, not a number\n");
+	        "f.json:1: data.augment.flip: must be true or false, not a number\n");
 	expect("{\"trian\": {}}", "f.json:1: unknown key \"trian\"; did you mean \"train\"?\n");
 	expect("{\"data\": {\"agument\": {}}}",
 	        "f.json:1: unknown key \"data.agument\"; did you mean \"data.augment\"?\n");
 	expect("{\"batch_size\": 1}",
 	        "f.json:1: unknown key \"batch_size\"; did you mean \"train.batch\"?\n");
-	expect("{\"train\": 3}", "f.json:1: train: wants an object of settings, not a number\n");
+	expect("{\"train\": 3}", "f.json:1: train: must be an object of settings, not a number\n");
 	expect("{\"model\": \"cmn\"}",
 	        "f.json:1: model: \"cmn\" is not one of mlp, cnn; did you mean \"cnn\"?\n");
-	expect("{\"run\": {\"device\": \"\"}}", "f.json:1: run.device: may not be empty\n");
-	expect("[]", "f.json:1: a config is an object, {…}, not a list\n");
+	expect("{\"run\": {\"device\": \"\"}}", "f.json:1: run.device: must not be empty\n");
+	expect("[]", "f.json:1: a config must be an object, {…}, not a list\n");
 	expect_inside("{\"train.lr\": 1}", "unknown key \"train.lr\"; sections are nested");
 	expect_inside(
 	        "{\"data\": {\"seed\": 9007199254740993}}", "data.seed: 9007199254740992 is out");
 	expect_inside("{\"\\u001b[31m\": 1}", "unknown key \"\\x1b[31m\"");
-	expect_inside("{\"zzzzzzzzzz\": 1}", "`dunlin config init` shows");
+	expect_inside("{\"zzzzzzzzzz\": 1}", "`dunlin config init` lists all keys");
 }
 
 static void test_everything_wrong_at_once_by_line(void **state)
@@ -178,12 +178,11 @@ static void test_everything_wrong_at_once_by_line(void **state)
 	(void)state;
 	expect("{\"data\": {\"partition\": {\n\"part\": 4}},\n\"train\": {\"batch\": 0,\n"
 	       "\"batch\": 8,\n\"x_y_z\": null,\n\"schedule\": \"step\"}}",
-	        "f.json:2: data.partition.part: 4 is not below data.partition.parts, 1: parts "
-	        "count from 0\n"
+	        "f.json:2: data.partition.part: must be below data.partition.parts, 1, not 4: "
+	        "parts count from 0\n"
 	        "f.json:3: train.batch: 0 is out of range, 1 to 1048576\n"
 	        "f.json:4: key \"train.batch\" is given twice\n"
-	        "f.json:5: unknown key \"train.x_y_z\"; `dunlin config init` shows all that there "
-	        "are\n"
+	        "f.json:5: unknown key \"train.x_y_z\"; `dunlin config init` lists all keys\n"
 	        "f.json:6: train.schedule: \"step\" needs train.step_epochs above 0\n");
 }
 
@@ -210,20 +209,22 @@ static void test_settings_together(void **state)
 {
 	(void)state;
 	expect_inside("{\"data\": {\"test_labels\": \"\"}}",
-	        "data.test_images: needs data.test_labels beside it");
+	        "data.test_images: needs data.test_labels too");
 	expect_inside("{\"data\": {\"test_images\": \"\"}}",
-	        "data.test_labels: needs data.test_images beside it");
+	        "data.test_labels: needs data.test_images too");
 	expect("{\"data\": {\"test_images\": \"\", \"test_labels\": \"\"}}", "");
 	expect_inside("{\"train\": {\"momentum\": 0}}", "train.nesterov: needs train.momentum");
 	expect("{\"train\": {\"momentum\": 0, \"nesterov\": false}}", "");
 	expect("{\"train\": {\"momentum\": 0, \"optimizer\": \"adamw\"}}", "");
 	expect_inside(
 	        "{\"data\": {\"partition\": {\"kind\": \"shard\", \"parts\": 4, \"part\": 4}}}",
-	        "data.partition.part: 4 is not below");
+	        "data.partition.part: must be below");
 	expect("{\"data\": {\"partition\": {\"kind\": \"shard\", \"parts\": 4, \"part\": 3}}}", "");
 	expect_inside("{\"data\": {\"partition\": {\"parts\": 4}}}", "kind is \"all\"");
 	expect_inside("{\"train\": {\"batch\": 1048576, \"accumulate\": 2}}", "batch × accumulate");
-	expect_inside("{\"run\": {\"device\": \"cuda:\"}}", "run.device: wants auto");
+	expect_inside("{\"gossip\": {\"gate\": \"budget\"}}", "gossip.gate: \"budget\" needs");
+	expect("{\"gossip\": {\"gate\": \"budget\", \"bytes_per_day\": 1}}", "");
+	expect_inside("{\"run\": {\"device\": \"cuda:\"}}", "run.device: must be auto");
 	expect("{\"run\": {\"device\": \"cuda:3\"}}", "");
 }
 
@@ -236,63 +237,67 @@ static void test_settings_of_an_agent(void **state)
 	        "");
 	expect("{\"agent\": {\"name\": \"a/b\",\n\"listen\": \"13865\",\n\"advertise\": "
 	       "[\"h:1\", \":1\"],\n\"seeds\": [\"::1:13865\", \"h:0\", \"h h:1\"]}}",
-	        "f.json:1: agent.name: has letters, digits, - and _, and does not begin with -\n"
-	        "f.json:2: agent.listen: \"13865\": a port alone is written with a colon, as in "
-	        ":80\n"
+	        "f.json:1: agent.name: may only have letters, digits, - and _, and must not begin "
+	        "with -\n"
+	        "f.json:2: agent.listen: \"13865\": write a port alone with a colon, as :80\n"
 	        "f.json:3: agent.advertise: \":1\": the host is missing\n"
-	        "f.json:4: agent.seeds: \"::1:13865\": an IPv6 address with a port is written in "
+	        "f.json:4: agent.seeds: \"::1:13865\": write an IPv6 address with a port in "
 	        "brackets, [::1]:80\n"
-	        "f.json:4: agent.seeds: \"h:0\": wants a host, and a port other than 0\n"
+	        "f.json:4: agent.seeds: \"h:0\": needs a host, and a port other than 0\n"
 	        "f.json:4: agent.seeds: \"h h:1\": not the name or address of a host\n");
-	expect_inside("{\"agent\": {\"name\": \"-a\"}}", "agent.name: has letters");
+	expect_inside("{\"agent\": {\"name\": \"-a\"}}", "agent.name: may only have letters");
 	expect_inside("{\"agent\": {\"advertise\": [\"a:1\", \"a:2\", \"a:3\", \"a:4\", "
 	              "\"a:5\"]}}",
-	        "agent.advertise: more than 4 of them");
-	expect_inside("{\"agent\": {\"listen\": \"h:65536\"}}", "a port is a number up to 65535");
-	expect_inside("{\"agent\": {\"listen\": \"h:\"}}", "the port is missing");
-	expect_inside("{\"agent\": {\"listen\": \"[::1:1\"}}",
-	        "IPv6 address is written [::1] or [::1]:80");
-	expect_inside("{\"agent\": {\"listen\": \"[h]:1\"}}", "in brackets is not an IPv6");
-	expect_inside("{\"agent\": {\"listen\": \"[::1]1\"}}", "IPv6 address is written [::1]");
-	expect_inside("{\"agent\": {\"advertise\": [\"h:0\"]}}", "nobody can dial port 0");
-	expect_inside("{\"agent\": {\"seeds\": \"a:1\"}}", "wants a list of strings, not a string");
-	expect_inside("{\"agent\": {\"seeds\": [1]}}", "wants a list of strings, not of a number");
+	        "agent.advertise: must not have more than 4 items");
 	expect_inside(
-	        "{\"agent\": {\"keys\": [\"a\",\n\"\"]}}", "f.json:2: agent.keys: an item is");
+	        "{\"agent\": {\"listen\": \"h:65536\"}}", "the port must be a number up to 65535");
+	expect_inside("{\"agent\": {\"listen\": \"h:\"}}", "the port after the colon is missing");
+	expect_inside("{\"agent\": {\"listen\": \"[::1:1\"}}",
+	        "write an IPv6 address as [::1] or [::1]:80");
+	expect_inside("{\"agent\": {\"listen\": \"[h]:1\"}}", "in brackets is not an IPv6");
+	expect_inside("{\"agent\": {\"listen\": \"[::1]1\"}}", "write an IPv6 address as [::1]");
+	expect_inside("{\"agent\": {\"advertise\": [\"h:0\"]}}", "nobody can dial port 0");
+	expect_inside(
+	        "{\"agent\": {\"seeds\": \"a:1\"}}", "must be a list of strings, not a string");
+	expect_inside(
+	        "{\"agent\": {\"seeds\": [1]}}", "must be a list of strings, not of a number");
+	expect_inside("{\"agent\": {\"keys\": [\"a\",\n\"\"]}}",
+	        "f.json:2: agent.keys: must not have an empty item");
 	expect_inside("{\"agent\": {\"keys\": [\"a\", \"b\", \"c\", \"d\"]}}",
-	        "agent.keys: more than 3 of them");
+	        "agent.keys: must not have more than 3 items");
 }
 
 static void test_syntax_faults_say_where_and_what(void **state)
 {
 	(void)state;
-	expect("", "f.json:1: column 1: a value was wanted, but the text ends here\n");
+	expect("", "f.json:1: column 1: expected a value, but the text ends here\n");
 	expect("{\n  \"a\": 1,\n}", "f.json:3: column 1: a comma before }: remove it\n");
 	expect_inside("{\"a\": [1,]}", "a comma before ]");
-	expect("{\"é\" 1}", "f.json:1: column 6: a colon was wanted behind the key, met 1\n");
-	expect_inside("{'a': 1}", "met ': strings take double quotes");
-	expect_inside("# c", "met #: a comment begins with //");
-	expect_inside("{} x", "the text should end here, met x");
-	expect_inside("{}{}", "the text should end here, met {");
-	expect_inside("{\"a\": 01}", "does not begin with 0");
-	expect_inside("{\"a\": 1.}", "behind its point");
+	expect("{\"é\" 1}", "f.json:1: column 6: expected a colon after the key, found 1\n");
+	expect_inside("{'a': 1}", "found ': strings take double quotes");
+	expect_inside("# c", "found #: a comment begins with //");
+	expect_inside("{} x", "expected the end of the text, found x");
+	expect_inside("{}{}", "expected the end of the text, found {");
+	expect_inside("{\"a\": 01}", "must not begin with 0");
+	expect_inside("{\"a\": 1.}", "after its point");
 	expect_inside("{\"a\": 1e}", "in its exponent");
-	expect_inside("{\"a\": -}", "behind its sign");
+	expect_inside("{\"a\": -}", "after its sign");
 	expect_inside("{\"a\": 1e999}", "too large");
 	expect_inside("{\"a\": 11111111111111111111111111111111111111111}", "more than 40");
-	expect_inside("{\"a\": nan}", "met n");
-	expect_inside("{\"a\": \"\\u0000\"}", "\\u0000 has no place");
+	expect_inside("{\"a\": nan}", "found n");
+	expect_inside("{\"a\": \"\\u0000\"}", "\\u0000 is not allowed");
 	expect_inside("{\"a\": \"\\ud800\"}", "half a surrogate pair");
 	expect_inside("{\"a\": \"\\u00\x11\x11\"}", "four hexadecimal");
-	expect_inside("{\"a\": \"\\x\"}", "no such escape");
+	expect_inside("{\"a\": \"\\x\"}", "unknown escape");
 	expect_inside("{\"a\": \"x\ny\"}", "not closed on its line");
 	expect_inside("{\"a\": \"\x01\"}", "control character 0x01");
 	expect_inside("{\"a\": \"\xc3(\"}", "byte 0xc3 is not UTF-8");
 	expect_inside("{\"a\": \"\xed\xa0\x80\"}", "byte 0xed is not UTF-8");
 	expect_inside("\n/* {}", "f.json:2: column 1: a comment that begins with /*");
-	expect_inside("{\"a\" /* \n */ : /", "f.json:2: column 7: a value was wanted, met /");
+	expect_inside("{\"a\" /* \n */ : /", "f.json:2: column 7: expected a value, found /");
 	char *met = problems_of("{}\0{}", 5);
-	assert_string_equal(met, "f.json:1: column 3: the text should end here, met byte 0x00\n");
+	assert_string_equal(
+	        met, "f.json:1: column 3: expected the end of the text, found byte 0x00\n");
 	free(met);
 	expect("\xef\xbb\xbf{\"train\": {\"lr\": 1}} // end", "");
 	expect("{\"run\": {\"out\": \"http://x /* y */\"}}", "");
@@ -374,17 +379,19 @@ static void test_layer_problems(void **state)
 	expect(LAYERS("{\"units\": 2}"), "f.json:2: model: layer 2: has no \"type\"\n");
 	expect(LAYERS("{\"type\": \"dense\", \"units\": 0}"),
 	        "f.json:2: model: layer 2 (dense): units: 0 is out of range, 1 to 16777216\n");
-	expect_inside(LAYERS("{\"type\": \"dense\", \"units\": 1.5}"), "1.5 is not a whole");
+	expect_inside(
+	        LAYERS("{\"type\": \"dense\", \"units\": 1.5}"), "must be a whole number, not 1.5");
 	expect_inside(LAYERS("{\"type\": \"dense\", \"units\": 2, \"units\": 3}"), "given twice");
 	expect_inside(LAYERS("{\"type\": \"dense\", \"units\": true}"),
-	        "units: wants a whole number, not true or false");
-	expect_inside(LAYERS("{\"type\": \"add\", \"from\": \"a\"}"), "a list of 2 layers' names");
+	        "units: must be a whole number, not true or false");
+	expect_inside(
+	        LAYERS("{\"type\": \"add\", \"from\": \"a\"}"), "a list of 2 names of layers");
 	expect_inside(
 	        LAYERS("{\"type\": \"relu\", \"from\": [\"a\", \"b\"]}"), "name of one layer");
 	expect_inside(LAYERS("{\"type\": \"relu\", \"qqqqqq\": 1}"), "it takes type, name, from");
-	expect_inside(LAYERS("3"), "layer 2: wants an object");
-	expect_inside("{\"model\": {\"layers\": []}}", "0 layers, out of range, 1 to 1024");
-	expect_inside("{\"model\": {\"layers\": 3}}", "model.layers: wants a list, not a number");
+	expect_inside(LAYERS("3"), "layer 2: must be an object");
+	expect_inside("{\"model\": {\"layers\": []}}", "0 layers are out of range, 1 to 1024");
+	expect_inside("{\"model\": {\"layers\": 3}}", "model.layers: must be a list, not a number");
 	expect_inside("{\"model\": {}}", "model: \"layers\" is missing");
 	expect_inside("{\"model\": {\"layer\": []}}", "unknown key \"model.layer\"");
 }
@@ -462,7 +469,7 @@ static void test_environment(void **state)
 	setenv("DUNLIN_THREADS", "0x4", 1);
 	assert_int_equal(config_env(&c, &p), ERR_INVALID);
 	assert_string_equal(p.list[0].text,
-	        "environment variable DUNLIN_THREADS: wants a whole number, not \"0x4\"");
+	        "environment variable DUNLIN_THREADS: must be a whole number, not \"0x4\"");
 	assert_int_equal(c.run.threads, 3);
 	unsetenv("DUNLIN_THREADS");
 	unsetenv("DUNLIN_LOG_FORMAT");

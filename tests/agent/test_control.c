@@ -363,7 +363,7 @@ static void test_nonsense(void **state)
 	expect_error(
 	        &f, fd, "{\"cmd\":\"leaf\"}\n", "unknown cmd \"leaf\"; did you mean \"leave\"?");
 	expect_error(&f, fd, "{\"cmd\":\"zzzzzz\"}\n", "use one of status, peers, ledger, exch");
-	expect_error(&f, fd, "hello\n", "not JSON: column 1: a value was wanted");
+	expect_error(&f, fd, "hello\n", "not JSON: column 1: expected a value");
 	expect_error(&f, fd, "[1]\n", "a request must be an object");
 	expect_error(&f, fd, "{}\n", "\"cmd\" must be one of");
 	expect_error(&f, fd, "{\"cmd\":1}\n", "\"cmd\" must be one of");
@@ -371,8 +371,8 @@ static void test_nonsense(void **state)
 	expect_error(&f, fd, "{\"cmd\":\"status\",\"x\\u001b\":1}\n", "\"x\\x1b\" is unknown");
 	expect_error(&f, fd, "{\"cmd\":\"status\",\"tag\":[]}\n",
 	        "\"tag\" must be a string or a number");
-	expect_error(&f, fd, "{\"cmd\":\"status\"} {}\n", "the text should end here");
-	expect_error(&f, fd, "{\"cmd\":\"\\u0000\"}\n", "\\u0000 has no place");
+	expect_error(&f, fd, "{\"cmd\":\"status\"} {}\n", "expected the end of the text");
+	expect_error(&f, fd, "{\"cmd\":\"\\u0000\"}\n", "\\u0000 is not allowed");
 	put(&f, fd, "{\"cmd\":\"version\"}\0\n", 19);
 	cJSON *o = hear(&f, fd);
 	assert_true(cJSON_IsFalse(at(o, "ok")));

@@ -68,7 +68,7 @@ expect "flag without a value" 2 '--lr needs a value' ''
 run train --out --resume
 expect "a flag is no value" 2 '--out needs a value' ''
 run train --lr fast
-expect "flag of the wrong type" 2 '--lr: wants a number, not "fast"' ''
+expect "flag of the wrong type" 2 '--lr: must be a number, not "fast"' ''
 run train --batch=0
 expect "flag out of range" 2 '--batch: 0 is out of range, 1 to' ''
 run train --no-lr
@@ -76,14 +76,14 @@ expect "only switches have --no-" 2 'unknown flag --no-lr' ''
 run train --no-flip=yes
 expect "--no- takes no value" 2 '--no-flip takes no value' ''
 run eval --lr 1 x
-expect "a flag of another subcommand" 2 '--lr is not for this subcommand' ''
+expect "a flag of another subcommand" 2 '--lr is not a flag of this subcommand' ''
 run train extra
 expect "argument too many" 2 'unexpected argument "extra"' ''
 run export one
-expect "argument missing" 2 'wants CHECKPOINT OUT' ''
+expect "argument missing" 2 'needs CHECKPOINT OUT' ''
 
 run keygen
-expect "keygen wants a place" 2 'wants --out FILE' ''
+expect "keygen wants a place" 2 'needs --out FILE' ''
 run keygen --out flock.key
 expect "keygen" 0 '' '^flock.key: the secret of flock [0-9a-f]'
 ! grep -q dunlin-flock-1 out && grep -qxE 'dunlin-flock-1:[A-Za-z0-9_-]{48}' flock.key
@@ -110,7 +110,7 @@ expect "config init" 0 '' '"train_images"'
 run config init c.json
 expect "config init FILE" 0 '' ''
 run config init c.json
-expect "an existing file is left alone" 1 'c.json is there already; --force' ''
+expect "an existing file is left alone" 1 'c.json already exists; --force' ''
 run config init --out d.json --lr 0.25
 cmp -s c.json d.json
 [ $? = 1 ] && grep -q '"lr": 0.25' d.json
@@ -134,9 +134,9 @@ DUNLIN_THREADS=3 DUNLIN_CONFIG=c.json run config show
 grep -q '"threads": 3' out && grep -q '"lr": 0.5' out
 verdict "environment over file, which it can name" $?
 DUNLIN_THREADS=many run config show
-expect "environment wrong" 3 'DUNLIN_THREADS: wants a whole number, not "many"' ''
+expect "environment wrong" 3 'DUNLIN_THREADS: must be a whole number, not "many"' ''
 run config
-expect "config wants an action" 2 'wants init|check|show' ''
+expect "config wants an action" 2 'needs init|check|show' ''
 run config chek
 expect "unknown action" 2 'did you mean check' ''
 
@@ -154,7 +154,7 @@ cat >want <<'END'
 wrong.json:2: model: layer 1 (conv2d): unknown key "kernal"; did you mean "kernel"?
 wrong.json:4: unknown key "train.lerning_rate"; did you mean "train.lr"?
 wrong.json:5: train.batch: 0 is out of range, 1 to 1048576
-wrong.json:6: train.nesterov: wants true or false, not a string
+wrong.json:6: train.nesterov: must be true or false, not a string
 END
 run config check wrong.json
 expect "config check" 3 'lerning' ''
@@ -193,7 +193,7 @@ sed 's/"test_images": "", "test_labels": ""/"test_images": "other", "test_labels
 	fine.json >other.json
 { printf '\0\0\10\3\0\0\0\2\0\0\0\5\0\0\0\4'; head -c 40 /dev/zero; } >other
 run config check other.json
-expect "a test set of another shape" 4 'data.test_images: other sizes' ''
+expect "a test set of another shape" 4 'data.test_images: the images have another size' ''
 
 # Agents. State and sockets stay in our folder.
 export XDG_STATE_HOME=$dir/state XDG_RUNTIME_DIR=$dir/run
@@ -207,12 +207,12 @@ run agent --key none.key
 expect "a key that is not there" 3 'agent.keys: .*none.key' ''
 "$dunlin" keygen --out k.key >/dev/null
 run agent --key k.key --name a/b --listen 80 --seed heron:
-expect "an agent's settings" 3 'agent.name: has letters' ''
-grep -q 'agent.listen: "80": a port alone is written with a colon' err &&
-	grep -q 'agent.seeds: "heron:": the port is missing' err
+expect "an agent's settings" 3 'agent.name: may only have letters' ''
+grep -q 'agent.listen: "80": write a port alone with a colon' err &&
+	grep -q 'agent.seeds: "heron:": the port after the colon is missing' err
 verdict "all of them at once" $?
 run agent --key k.key --key k.key --key k.key --key k.key
-expect "keys too many" 2 '--key: more than 3 of them' ''
+expect "keys too many" 2 '--key: must not have more than 3 items' ''
 for told in 0.0.0.0:1 '[::]:1' 239.1.2.3:1 '[ff02::1]' 0.0.0.0 127.0.0.1:0; do
 	# One that is not refused would run on.
 	timeout 20 "$dunlin" agent --key k.key --listen 127.0.0.1:0 --advertise "$told" --no-train \
@@ -243,7 +243,7 @@ DUNLIN_SEEDS=a:1,b: run agent --key k.key --seed '[::1]:' --seed c:
 grep -q '"\[::1\]:"' err && grep -q '"c:"' err && ! grep -q '"b:"' err
 verdict "a flag replaces them, and may be repeated" $?
 run train --train-seed heron:13865
-expect "a seed that is none" 2 '--train-seed: wants a whole number' ''
+expect "a seed that is none" 2 '--train-seed: must be a whole number' ''
 run agent --print-limits
 expect "limits" 0 '' '^LIMIT_CONFIG_BYTES  *1048576  bytes of a config'
 mkdir open && chmod 777 open

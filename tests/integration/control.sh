@@ -89,7 +89,7 @@ trainers() {
 	check "and again, at the same step" says t1 "^\{\"step\":$step,.*\"count\":" \
 		checkpoint --json
 	check "it made no step meanwhile" test "$(get t1 training.step)" = "$step"
-	check "resume" says t1 '^goes on from step [0-9]+' resume
+	check "resume" says t1 '^training continues at step [0-9]+' resume
 	check "it trains on" await t1 -- training.phase=training "training.step>=$((step + 1))"
 	check "the answer to leave is as the schema says" forms t1 leave
 	check "it ends" ended t1

@@ -180,7 +180,7 @@ wrong() {
 	for ((i = 0; i < 65; i++)); do many+=("$dir/$i.sock"); done
 	check "nobody is there" says 9 'no agent answers at .*/nobody.sock' "$dir/nobody.sock"
 	check "nor by name" says 9 'no agent answers at .*/x/agent.sock' --state-dir "$dir/x"
-	check "no such time" says 2 '--every: wants seconds, from 1 to 86400, not "0.5"' --every 0.5
+	check "no such time" says 2 '--every must be from 1 to 86400 seconds, not "0.5"' --every 0.5
 	check "no time at all" says 2 'not "nan"' --every nan
 	check "more than can be watched" says 2 'unexpected argument ".*64.sock"' "${many[@]}"
 	check "an agent" start e1 || return
