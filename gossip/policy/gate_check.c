@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The rules that a gate's configuration must keep, and its words. The range of each setting stands
- * with the setting and is not repeated here. Only what the mode uses is looked at, so that a setting
- * of another mode never stands in the way. */
+ * with the setting and is not repeated here. Only what the mode uses is looked at, so that settings
+ * of other modes never stand in the way. */
 #include "gossip/policy/gate.h"
 
 #include <assert.h>
