@@ -86,10 +86,9 @@ int buf_printf(struct buf *b, const char *fmt, ...)
 	return rc;
 }
 
-/* Bytes of the well-formed UTF-8 sequence at s, 0 when there is none: no overlong form, no
- * surrogate, nothing above U+10FFFF. The NUL at the end stops every sequence. */
-static size_t utf8_bytes(const unsigned char *s)
+size_t utf8_bytes(const char *text)
 {
+	const unsigned char *s = (const unsigned char *)text;
 	if (s[0] < 0x80)
 		return 1;
 	size_t n = s[0] >= 0xc2 && s[0] <= 0xdf ? 2 : s[0] >= 0xe0 && s[0] <= 0xef ? 3 : 4;
@@ -109,7 +108,7 @@ size_t buf__escape(const char **text, char out[BUF__ESCAPE_MAX])
 {
 	const unsigned char *s = (const unsigned char *)*text;
 	const char *plain = "\b\f\n\r\t", *letter = "bfnrt", *p;
-	size_t n = utf8_bytes(s);
+	size_t n = utf8_bytes(*text);
 	*text += n ? n : 1;
 	if (n == 0) /* U+FFFD */
 		return (size_t)snprintf(out, BUF__ESCAPE_MAX, "\xef\xbf\xbd");

@@ -26,6 +26,10 @@ int buf_printf(struct buf *b, const char *fmt, ...) MUST_CHECK
 /* Appends a JSON string literal, quotes included; bytes that are not UTF-8 become U+FFFD. */
 int buf_json_string(struct buf *b, const char *s) MUST_CHECK;
 
+/* Bytes of the well-formed UTF-8 sequence at text, 0 when there is none: no overlong form, no
+ * surrogate, nothing above U+10FFFF. The NUL at the end stops every sequence. */
+size_t utf8_bytes(const char *text);
+
 /* One character of *text made safe to print: *text moves past it, out receives its bytes (no NUL),
  * their number is returned. Control characters become \n, \u001b and the like, a byte that is not
  * UTF-8 becomes U+FFFD; quotes and backslashes stay. *text must not be at its end. */

@@ -16,6 +16,7 @@
  * not use, and then a value that is of another type, longer or larger than is wanted. */
 #include "net/codec/wire_scan.h"
 
+#include "agent/base/buf.h"
 #include "net/limits.h"
 
 #include <stdarg.h>
@@ -268,10 +269,14 @@ size_t wire__text(struct wire_in *in, const char *name, char *out, size_t max)
 
 void wire__words(struct wire_in *in, char *out, size_t max)
 {
-	size_t n = wire__text(in, "words", out, max);
-	for (size_t i = 0; i < n; i++)
-		if ((uint8_t)out[i] < 0x20 || out[i] == 0x7f)
-			out[i] = '?';
+	size_t n = wire__text(in, "words", out, max), width; /* the NUL stops every sequence */
+	for (char *at = out; at < out + n; at += width) {
+		uint8_t first = (uint8_t)at[0], second = (uint8_t)at[1];
+		width = utf8_bytes(at);
+		bool c0 = first < 0x20 || first == 0x7f, c1 = first == 0xc2 && second < 0xa0;
+		if (c0 || c1 || width == 0)
+			memset(at, '?', width = width ? width : 1);
+	}
 }
 
 uint32_t wire__array(struct wire_in *in, const char *name, uint32_t least, uint32_t most)

@@ -34,7 +34,7 @@ void wire__bytes(struct wire_in *in, const char *name, uint8_t *out, size_t len)
 size_t wire__blob(struct wire_in *in, const char *name, uint8_t *out, size_t max); /* at most */
 size_t wire__text(struct wire_in *in, const char *name, char *out, size_t max);    /* adds a NUL */
 
-/* Text for people's eyes, with a NUL added: bytes that could command a terminal become '?'. */
+/* For people's eyes, with a NUL added: control characters and what is not UTF-8 become '?'. */
 void wire__words(struct wire_in *in, char *out, size_t max);
 
 /* An array's number of elements; wrong if fewer than least or more than most. */

@@ -554,7 +554,12 @@ static void test_words_are_made_safe(void **state)
 	struct wire_message back;
 	(void)state;
 	decodes((const uint8_t *)"\x93\x41\x01\xa7\x1b[2J\0\x7f\xc3", 11, &back);
-	assert_memory_equal(back.refusal.words, "?[2J??\xc3", 8);
+	assert_string_equal(back.refusal.words, "?[2J???");
+	/* U+0080 to U+009F command a terminal, too, and so may bytes that are not UTF-8. */
+	decodes((const uint8_t *)"\x93\x41\x01\xad\xc2\x9b"
+	                         "2J\x9b\xc2\xa0\xe2\x80\xa6\xc3\xa9\xc2",
+	        17, &back);
+	assert_string_equal(back.refusal.words, "??2J?\xc2\xa0\xe2\x80\xa6\xc3\xa9?");
 	PUT(&m, "\x93\x45\x00\xd9\xc9");
 	m.len += WIRE_WORDS_MAX + 1;
 	refused(m.bytes, m.len, ERR_FORMAT, "bye: words: 201 bytes, at most 200");
