@@ -130,7 +130,4 @@ int wire_encode_gossip(
 int wire_decode(
         const uint8_t *bytes, size_t len, struct wire_message *out, struct err *e) MUST_CHECK;
 
-/* "ping-req", "hello"; "unknown" for a foreign number. */
-const char *wire_name(int kind);
-
 #endif

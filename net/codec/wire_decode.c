@@ -200,12 +200,6 @@ static int find_kind(uint64_t kind)
 	return -1;
 }
 
-const char *wire_name(int kind)
-{
-	int i = kind < 0 ? -1 : find_kind((uint64_t)kind);
-	return i < 0 ? "unknown" : kinds[i].name;
-}
-
 static void get_body(struct wire_in *in, uint32_t n, uint32_t used, struct wire_message *m)
 {
 	switch (m->kind) {

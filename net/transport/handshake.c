@@ -103,7 +103,6 @@ static bool agree(struct conn *c, const struct wire_hello *h)
 		refuse(c, WHY_PROTOCOL, "no cipher in common");
 		return false;
 	}
-	c->version = most;
 	c->aead = aead_by_id(k->ciphers, cipher);
 	return true;
 }

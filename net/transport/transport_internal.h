@@ -61,7 +61,6 @@ struct conn {
 	/* opening */
 	struct noise noise;
 	int secret; /* which of ours the peer has; -1: not known yet */
-	uint16_t version;
 	const struct aead *aead;
 	struct opening opening;
 	size_t in_len;

@@ -565,15 +565,6 @@ static void test_words_are_made_safe(void **state)
 	refused(m.bytes, m.len, ERR_FORMAT, "bye: words: 201 bytes, at most 200");
 }
 
-static void test_names(void **state)
-{
-	(void)state;
-	assert_string_equal(wire_name(MESSAGE_PING_REQ), "ping-req");
-	assert_string_equal(wire_name(WIRE_HELLO), "hello");
-	assert_string_equal(wire_name(200), "unknown");
-	assert_string_equal(wire_name(-1), "unknown");
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -586,7 +577,6 @@ int main(void)
 	        cmocka_unit_test(test_bombs),
 	        cmocka_unit_test(test_ranges),
 	        cmocka_unit_test(test_words_are_made_safe),
-	        cmocka_unit_test(test_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
