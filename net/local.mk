@@ -16,9 +16,10 @@ libnet_a_SOURCES = \
 	net/codec/wire.c \
 	net/codec/wire.h \
 	net/codec/wire_decode.c \
-	net/codec/wire_exchange.c \
 	net/codec/wire_scan.c \
 	net/codec/wire_scan.h \
+	net/codec/wire_table.c \
+	net/codec/wire_table.h \
 	net/crypto/aead.c \
 	net/crypto/aead.h \
 	net/crypto/aead_providers.h \

@@ -1,46 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages as bytes: MessagePack arrays, the kind first.
+/* Messages as bytes: MessagePack arrays, the kind first, then the fields that wire_table.c lists:
  *
- *     PING      [0, nonce, target, [update…]]
- *     ACK       [1, nonce, [update…]]                        NACK alike, 2
- *     PING_REQ  [3, nonce, target, address, [update…]]
- *     GOSSIP    [4, [update…]]
- *     SYNC      [5, want_reply, [update…]]
- *     SKETCH    [6, id, generation, step, bytes, signature]
- *     HELLO     [64, protocol_min, protocol_max, ciphers]    first message of a handshake
- *               [64, …, id, signature, generation, [address…], flags]   the second and the third
- *     REFUSE    [65, why, words]
- *     PING      [66, nonce]                                  PONG alike, 67
- *     BULK_OPEN [68, token, exchange]                        the last one only if there is one
- *     BYE       [69, why, words]
- *     EXCHANGE  [70, kind, exchange, …], by kind:
- *        OFFER     [70, 0, exchange, manifest, step, samples, clock, mode, format, final, beta,
- *                   sketch]                                  ACCEPT alike, 1
- *        BUSY      [70, 2, exchange, why, words]             ABORT alike, 7; a manifest follows
- *                                                            where why is "unlike"
- *        OPEN      [70, 3, exchange]                         COMMIT alike, 5; ACK alike, 6
- *        END       [70, 4, exchange, [factor…]]
- *        SETTLE    [70, 8, exchange, settlement]
- *        FETCH     [70, 9, exchange, manifest, snapshot, offset]
- *        GIFT      [70, 10, exchange, manifest, snapshot, offset, step, samples, clock,
- *                   optim_steps, optimizer, vectors, [radius…]]
+ *     [kind, field …]          an exchange's: [70, kind, field …]
  *
- *     update    [0, id, generation, nonce, incarnation, version, flags, [address…], protocol_min,
- *                protocol_max, model, step, samples, loss, signature]
- *               [1, about, generation, incarnation, by, dead, signature]
- *     id 32 bytes, signature 64, token 16; address 6 or 18 bytes: the IP, then the port with its
- *     high byte first, 0 to 4 of them where there may be several; that of PING_REQ may be empty;
- *     ciphers: a byte each, fastest first; loss: a 32-bit float
- *     manifest  [run, model, init, count, total, optimizer, mode, formats]
- *     beta, factor, radius: 32-bit floats; one factor for each group of layers, one radius more;
- *     sketch: 0 to 1024 bytes
+ * A list of updates is an array of [kind, field …, signature].
  *
  * BULK_OPEN goes in the clear: whoever is on the way can change the exchange in it, and has then
  * done no more than cut the connection.
  *
  * Integers and lengths are written in their shortest form and accepted in no other. An array may
- * have more elements than are listed here: a later version adds at the end, and gives a kind's
- * number to nothing else. */
+ * have more elements than we know: a later version adds at the end, and gives a kind's number to
+ * nothing else. */
 #ifndef DUNLIN_NET_CODEC_WIRE_H
 #define DUNLIN_NET_CODEC_WIRE_H
 

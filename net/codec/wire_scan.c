@@ -260,16 +260,10 @@ void wire__bytes(struct wire_in *in, const char *name, uint8_t *out, size_t len)
 		wire__wrong(in, ERR_FORMAT, "%s: %zu bytes, not %zu", name, n, len);
 }
 
-size_t wire__text(struct wire_in *in, const char *name, char *out, size_t max)
+void wire__text(struct wire_in *in, const char *name, char *out, size_t max)
 {
-	size_t n = copy(in, name, T_STR, out, max);
-	out[n] = '\0';
-	return n;
-}
-
-void wire__words(struct wire_in *in, char *out, size_t max)
-{
-	size_t n = wire__text(in, "words", out, max), width; /* the NUL stops every sequence */
+	size_t n = copy(in, name, T_STR, out, max), width;
+	out[n] = '\0'; /* stops every sequence */
 	for (char *at = out; at < out + n; at += width) {
 		uint8_t first = (uint8_t)at[0], second = (uint8_t)at[1];
 		width = utf8_bytes(at);

@@ -32,20 +32,13 @@ bool wire__bool(struct wire_in *in, const char *name);
 float wire__float(struct wire_in *in, const char *name);
 void wire__bytes(struct wire_in *in, const char *name, uint8_t *out, size_t len);  /* exactly */
 size_t wire__blob(struct wire_in *in, const char *name, uint8_t *out, size_t max); /* at most */
-size_t wire__text(struct wire_in *in, const char *name, char *out, size_t max);    /* adds a NUL */
-
 /* For people's eyes, with a NUL added: control characters and what is not UTF-8 become '?'. */
-void wire__words(struct wire_in *in, char *out, size_t max);
+void wire__text(struct wire_in *in, const char *name, char *out, size_t max);
 
 /* An array's number of elements; wrong if fewer than least or more than most. */
 uint32_t wire__array(struct wire_in *in, const char *name, uint32_t least, uint32_t most);
 
 /* Passes over n whole values. */
 void wire__skip(struct wire_in *in, uint32_t n);
-
-/* wire_exchange.c: an exchange message of n elements, of which the first has been taken. Returns
- * how many it takes, the first included. */
-struct exchange_message;
-uint32_t wire__exchange(struct wire_in *in, uint32_t n, struct exchange_message *m);
 
 #endif

@@ -14,7 +14,8 @@ UNIT_TESTS += \
 	tests/net/test_transport \
 	tests/net/test_transport_addrs \
 	tests/net/test_wire \
-	tests/net/test_wire_exchange
+	tests/net/test_wire_exchange \
+	tests/net/test_wire_versions
 
 TSAN_TESTS += tests/net/test_bulk
 tests_net_test_bulk_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
@@ -29,8 +30,10 @@ tests_net_test_frame_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_lists_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_wire_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_wire_exchange_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
+tests_net_test_wire_versions_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 
 EXTRA_DIST += \
 	tests/net/bulk_fixture.h \
 	tests/net/frame_push.h \
-	tests/net/transport_pair.h
+	tests/net/transport_pair.h \
+	tests/net/wire_fill.h

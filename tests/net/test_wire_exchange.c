@@ -1,83 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The messages of an exchange to bytes and back, and bytes that are none: what a peer says here
  * decides how weights move. */
-#include "agent/base/rng.h"
 #include "net/codec/wire.h"
 #include "tests/support.h"
-
-#include <float.h>
-#include <math.h>
-
-/* ---- random messages */
-
-static uint64_t any_u64(struct rng *r)
-{
-	return rng_u64(r) >> rng_below(r, 64); /* all lengths alike */
-}
-
-static struct manifest any_manifest(struct rng *r)
-{
-	return (struct manifest){any_u64(r), any_u64(r), any_u64(r), any_u64(r), any_u64(r),
-	        any_u64(r), any_u64(r), any_u64(r)};
-}
-
-static void any_terms(struct rng *r, struct exchange_terms *t)
-{
-	t->manifest = any_manifest(r);
-	t->step = any_u64(r);
-	t->samples = any_u64(r);
-	t->clock = any_u64(r);
-	t->mode = (uint8_t)any_u64(r);
-	t->format = (uint8_t)any_u64(r);
-	t->final = rng_below(r, 2);
-	t->beta = 1 - rng_f32(r);
-	t->sketch_length = (uint16_t)rng_below(r, GOSSIP_SKETCH_BYTES + 1);
-	for (int i = 0; i < t->sketch_length; i++)
-		t->sketch[i] = (uint8_t)rng_u64(r);
-}
-
-static void any_gift(struct rng *r, struct exchange_message *m)
-{
-	m->gift.manifest = any_manifest(r);
-	m->gift.snapshot = any_u64(r);
-	m->gift.offset = any_u64(r);
-	m->gift.step = any_u64(r);
-	m->gift.samples = any_u64(r);
-	m->gift.clock = any_u64(r);
-	m->gift.optim_steps = any_u64(r);
-	m->gift.optimizer = (uint8_t)any_u64(r);
-	m->gift.vectors = (uint8_t)(2 + rng_below(r, 2));
-	m->gift.n = (uint8_t)rng_below(r, EXCHANGE_GROUPS_MAX + 1);
-	for (int i = 0; i <= m->gift.n; i++)
-		m->gift.radius[i] = 1000 * rng_f32(r);
-}
-
-static void any_message(struct rng *r, struct exchange_message *m, uint8_t kind)
-{
-	memset(m, 0, sizeof *m);
-	m->kind = kind;
-	m->exchange = any_u64(r) | 1;
-	if (kind == EXCHANGE_OFFER || kind == EXCHANGE_ACCEPT) {
-		any_terms(r, &m->terms);
-	} else if (kind == EXCHANGE_BUSY || kind == EXCHANGE_ABORT) {
-		m->busy.why = (uint8_t)rng_below(r, EXCHANGE_WHYS);
-		memset(m->busy.words, 'w', rng_below(r, EXCHANGE_WORDS_MAX + 1));
-		if (m->busy.why == EXCHANGE_UNLIKE)
-			m->busy.manifest = any_manifest(r);
-	} else if (kind == EXCHANGE_END) {
-		m->end.n = (uint8_t)rng_below(r, EXCHANGE_GROUPS_MAX + 1);
-		for (int i = 0; i < m->end.n; i++)
-			m->end.factor[i] = rng_f32(r);
-	} else if (kind == EXCHANGE_SETTLE) {
-		m->settlement = (uint8_t)rng_below(r, SETTLE_APPLIED + 1);
-	} else if (kind == EXCHANGE_FETCH) {
-		m->fetch.manifest = any_manifest(r);
-		m->fetch.snapshot = any_u64(r);
-		m->fetch.offset = any_u64(r);
-	} else if (kind == EXCHANGE_GIFT) {
-		any_gift(r, m);
-	}
-}
 
 /* ---- what comes of bytes */
 
@@ -111,102 +36,6 @@ static void refused(const void *bytes, size_t len, int code, const char *words)
 #define DECODES(literal, m) decodes(literal, sizeof(literal) - 1, m)
 
 /* ---- tests */
-
-static void test_every_kind_comes_back(void **state)
-{
-	struct rng r;
-	struct wire_message m = {.kind = WIRE_EXCHANGE}, back;
-	uint8_t out[WIRE_BYTES_MAX];
-	size_t len;
-	(void)state;
-	rng_seed(&r, 1, 0);
-	for (int i = 0; i < 300 * EXCHANGE_KINDS; i++) {
-		any_message(&r, &m.exchange, (uint8_t)(i % EXCHANGE_KINDS));
-		assert_int_equal(wire_encode(&m, out, sizeof out, &len), 0);
-		decodes(out, len, &back);
-		assert_memory_equal(&back.exchange, &m.exchange, sizeof m.exchange);
-	}
-}
-
-/* Cut anywhere, with room for less, with something behind it; and with more than we know of. */
-static void test_no_more_and_no_less(void **state)
-{
-	struct rng r;
-	struct wire_message m = {.kind = WIRE_EXCHANGE}, back;
-	uint8_t out[WIRE_BYTES_MAX + 1], part[WIRE_BYTES_MAX];
-	size_t len, part_len;
-	(void)state;
-	rng_seed(&r, 2, 0);
-	for (uint8_t kind = 0; kind < EXCHANGE_KINDS; kind++) {
-		any_message(&r, &m.exchange, kind);
-		assert_int_equal(wire_encode(&m, out, WIRE_BYTES_MAX, &len), 0);
-		for (size_t cut = 0; cut < len; cut++) {
-			refused(out, cut, ERR_FORMAT, "");
-			assert_int_equal(wire_encode(&m, part, cut, &part_len), ERR_LIMIT);
-		}
-		out[len] = 0xc0;
-		refused(out, len + 1, ERR_FORMAT, "more after its end");
-		assert_int_equal(out[0] & 0xf0, 0x90);
-		out[0]++;
-		decodes(out, len + 1, &back);
-		assert_memory_equal(&back.exchange, &m.exchange, sizeof m.exchange);
-		/* One element fewer, well-formed: the last one of each is a value of its own. */
-		if (kind == EXCHANGE_SETTLE) {
-			out[0] -= 2;
-			refused(out, len - 1, ERR_FORMAT, "settle: 3 elements, at least 4");
-		}
-	}
-}
-
-/* No number, text or array can be longer than in these, and none is cut. */
-static void test_the_longest_fit(void **state)
-{
-	struct wire_message m = {.kind = WIRE_EXCHANGE}, back;
-	uint8_t out[WIRE_BYTES_MAX];
-	size_t len;
-	(void)state;
-	for (uint8_t kind = 0; kind < EXCHANGE_KINDS; kind++) {
-		struct exchange_message *x = &m.exchange;
-		memset(x, 0xff, sizeof *x);
-		x->kind = kind;
-		if (kind == EXCHANGE_OFFER || kind == EXCHANGE_ACCEPT) {
-			x->terms.final = true;
-			x->terms.beta = 1;
-			x->terms.sketch_length = GOSSIP_SKETCH_BYTES;
-		} else if (kind == EXCHANGE_BUSY || kind == EXCHANGE_ABORT) {
-			x->busy.why = EXCHANGE_UNLIKE;
-			x->busy.words[EXCHANGE_WORDS_MAX] = '\0';
-		} else if (kind == EXCHANGE_END) {
-			x->end.n = EXCHANGE_GROUPS_MAX;
-			for (int i = 0; i < EXCHANGE_GROUPS_MAX; i++)
-				x->end.factor[i] = 1;
-		} else if (kind == EXCHANGE_SETTLE) {
-			x->settlement = SETTLE_APPLIED;
-		} else if (kind == EXCHANGE_GIFT) {
-			x->gift.vectors = 3;
-			x->gift.n = EXCHANGE_GROUPS_MAX;
-			for (int i = 0; i <= EXCHANGE_GROUPS_MAX; i++)
-				x->gift.radius[i] = FLT_MAX;
-		}
-		assert_int_equal(wire_encode(&m, out, sizeof out, &len), 0);
-		decodes(out, len, &back);
-		assert_int_equal(back.exchange.kind, kind);
-		assert_true(back.exchange.exchange == UINT64_MAX);
-		if (kind == EXCHANGE_END) {
-			assert_int_equal(back.exchange.end.n, EXCHANGE_GROUPS_MAX);
-			assert_memory_equal(
-			        back.exchange.end.factor, x->end.factor, sizeof x->end.factor);
-		} else if (kind == EXCHANGE_GIFT) {
-			assert_int_equal(back.exchange.gift.n, EXCHANGE_GROUPS_MAX);
-			assert_memory_equal(
-			        back.exchange.gift.radius, x->gift.radius, sizeof x->gift.radius);
-		} else if (kind == EXCHANGE_OFFER || kind == EXCHANGE_ACCEPT) {
-			assert_int_equal(back.exchange.terms.sketch_length, GOSSIP_SKETCH_BYTES);
-			assert_memory_equal(back.exchange.terms.sketch, x->terms.sketch,
-			        GOSSIP_SKETCH_BYTES);
-		}
-	}
-}
 
 #define MANIFEST "\x98\x01\x02\x03\x04\x05\x01\x02\x03"
 #define ONE "\xca\x3f\x80\x00\x00"
@@ -248,6 +77,8 @@ static void test_the_bytes_are_these(void **state)
 	DECODES("\x96\x46\x02\x01\x0b\xa0" MANIFEST, &w);
 	assert_true(m->kind == EXCHANGE_BUSY && m->busy.why == EXCHANGE_UNLIKE);
 	assert_true(is_the_manifest(&m->busy.manifest));
+	DECODES("\x95\x46\x02\x01\x0b\xa0", &w); /* an optional field: zeros */
+	assert_true(m->busy.why == EXCHANGE_UNLIKE && m->busy.manifest.count == 0);
 	DECODES("\x93\x46\x03\xcd\x01\x00", &w);
 	assert_true(m->kind == EXCHANGE_OPEN && m->exchange == 256);
 	DECODES("\x94\x46\x04\x01\x92" HALF ONE, &w);
@@ -280,9 +111,9 @@ static void test_ranges(void **state)
 	/* beta, over 0 to 1 */
 	DECODES(OFFER("\xcc\xff", "\xcc\xff", ONE, "\xc4\x00"), &w);
 	assert_true(w.exchange.terms.mode == 255 && w.exchange.terms.sketch_length == 0);
-	REFUSED(OFFER("\x00", "\x00", NOTHING, "\xc4\x00"), "offer: beta: 0, over 0");
-	REFUSED(OFFER("\x00", "\x00", "\xca\x80\x00\x00\x00", "\xc4\x00"), "beta: 0, over 0");
-	REFUSED(OFFER("\x00", "\x00", OVER_ONE, "\xc4\x00"), "beta: 1 is not from 0 to 1");
+	REFUSED(OFFER("\x00", "\x00", NOTHING, "\xc4\x00"), "offer: beta: 0 is not from");
+	REFUSED(OFFER("\x00", "\x00", "\xca\x80\x00\x00\x00", "\xc4\x00"), "beta: -0 is not from");
+	REFUSED(OFFER("\x00", "\x00", OVER_ONE, "\xc4\x00"), "beta: 1 is not from");
 	REFUSED(OFFER("\x00", "\x00", MINUS, "\xc4\x00"), "beta: -0.5 is not");
 	REFUSED(OFFER("\x00", "\x00", NO_NUMBER, "\xc4\x00"), "beta: ");
 	REFUSED(OFFER("\x00", "\x00", HUGE, "\xc4\x00"), "beta: inf");
@@ -304,17 +135,16 @@ static void test_ranges(void **state)
 	REFUSED(GIFT("\x00", "\x02", "\x91" HUGE), "gift: radius: inf");
 	REFUSED(GIFT("\x00", "\x02", "\x91" NO_NUMBER), "radius: ");
 	REFUSED(GIFT("\x00", "\x02", "\x91" MINUS), "radius: -0.5");
-	REFUSED(GIFT("\x00", "\x01", "\x91" ONE), "vectors: 1, 2 or 3");
+	REFUSED(GIFT("\x00", "\x01", "\x91" ONE), "vectors: 1 is under 2");
 	REFUSED(GIFT("\x00", "\x04", "\x91" ONE), "vectors: 4 is over 3");
 	REFUSED(GIFT("\xcd\x01\x00", "\x02", "\x91" ONE), "optimizer: 256 is over 255");
 	/* the rest */
-	REFUSED("\x93\x46\x03\x00", "open: exchange: 0, at least 1");
+	REFUSED("\x93\x46\x03\x00", "open: exchange: 0 is under 1");
 	REFUSED("\x93\x46\xff\x01", "kind: a negative number");
-	REFUSED("\x92\x46\x03", "exchange: 2 elements, at least 3");
+	REFUSED("\x92\x46\x03", "open: 2 elements, at least 3");
 	REFUSED("\x93\x46\x00\x01", "offer: 3 elements, at least 12");
 	REFUSED("\x94\x46\x08\x01\x03", "settle: settlement: 3 is over 2");
 	REFUSED("\x96\x46\x09\x01\x97\x01\x02\x03\x04\x05\x01\x02\x06\x07", "manifest: 7 elements");
-	REFUSED("\x95\x46\x02\x01\x0b\xa0", "busy: 5 elements, at least 6");
 	REFUSED("\x96\x46\x07\x01\x0b\xa0\xc0", "abort: manifest: nil");
 	REFUSED("\x95\x46\x02\x01\xff\xa0", "busy: why: a negative number");
 	REFUSED("\x95\x46\x02\x01\x01\xc4\x00", "busy: words: bytes, not text");
@@ -392,9 +222,6 @@ static void test_bulk_open(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	        cmocka_unit_test(test_every_kind_comes_back),
-	        cmocka_unit_test(test_no_more_and_no_less),
-	        cmocka_unit_test(test_the_longest_fit),
 	        cmocka_unit_test(test_the_bytes_are_these),
 	        cmocka_unit_test(test_ranges),
 	        cmocka_unit_test(test_too_many),
