@@ -12,6 +12,7 @@
 
 #define GOSSIP_DATAGRAM_BYTES 1200 /* of payload, sealing included */
 #define GOSSIP_UPDATES_MAX 8       /* on one message */
+#define GOSSIP_UPDATE_BYTES 320    /* of a signed update, a later version's fields included */
 #define GOSSIP_SKETCH_BYTES 1024
 #define MEMBER_ADDRS_MAX 4 /* addresses of one agent */
 

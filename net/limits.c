@@ -45,6 +45,7 @@ const struct limit limit_list[] = {
 	L(GOSSIP_RETIRED_PER_MEMBER, "forgotten agents whose samples still count, for each member"),
 	L(GOSSIP_DATAGRAM_BYTES, "bytes of a datagram, sealing included"),
 	L(GOSSIP_UPDATES_MAX, "pieces of news in one message"),
+	L(GOSSIP_UPDATE_BYTES, "bytes of one signed piece of news"),
 	L(GOSSIP_SKETCH_BYTES, "bytes of a sketch"),
 	L(MEMBER_ADDRS_MAX, "addresses of one agent"),
 	L(GOSSIP_SENDS_MAX, "messages sent by one step"),

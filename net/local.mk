@@ -18,6 +18,7 @@ libnet_a_SOURCES = \
 	net/codec/wire_decode.c \
 	net/codec/wire_scan.c \
 	net/codec/wire_scan.h \
+	net/codec/wire_signed.c \
 	net/codec/wire_table.c \
 	net/codec/wire_table.h \
 	net/crypto/aead.c \
@@ -34,7 +35,6 @@ libnet_a_SOURCES = \
 	net/crypto/noise_pattern.h \
 	net/crypto/secret.c \
 	net/crypto/secret.h \
-	net/crypto/signed.c \
 	net/limits.c \
 	net/limits.h \
 	net/transport/addr.c \

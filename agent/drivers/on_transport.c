@@ -6,6 +6,7 @@
 #include "agent/base/log.h"
 #include "agent/config/hostport.h"
 #include "agent/drivers/driver_internal.h"
+#include "net/codec/wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,9 +73,9 @@ static void sign(struct driver *d, struct gossip_message *m)
 {
 	for (int i = 0; i < m->n_updates; i++)
 		if (m->update[i].ours)
-			identity_sign_update(d->c.identity, &m->update[i]);
+			wire_sign_update(d->c.identity, &m->update[i]);
 	if (m->kind == MESSAGE_SKETCH && m->sketch.ours)
-		identity_sign_sketch(d->c.identity, &m->sketch);
+		wire_sign_sketch(d->c.identity, &m->sketch);
 }
 
 static void keep_generation(struct driver *d)
@@ -126,7 +127,7 @@ static void on_message(void *arg, const struct peer_id *from, const struct peer_
 	const struct gossip *g = driver_gossip(d);
 	uint8_t kept = 0;
 	for (int i = 0; i < m->n_updates; i++) {
-		if (!gossip_wants(g, &m->update[i]) || update_verify(&m->update[i]) != 0)
+		if (!gossip_wants(g, &m->update[i]) || wire_verify_update(&m->update[i]) != 0)
 			continue;
 		if (kept != i)
 			m->update[kept] = m->update[i];
@@ -134,7 +135,7 @@ static void on_message(void *arg, const struct peer_id *from, const struct peer_
 	}
 	m->n_updates = kept;
 	if (m->kind == MESSAGE_SKETCH &&
-	        (!gossip_wants_sketch(g, &m->sketch) || sketch_verify(&m->sketch) != 0))
+	        (!gossip_wants_sketch(g, &m->sketch) || wire_verify_sketch(&m->sketch) != 0))
 		return;
 	m->sketch.ours = false;
 	membership(d, (struct gossip_event){.kind = EVENT_RECEIVED,

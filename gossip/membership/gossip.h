@@ -72,14 +72,21 @@ struct accusation {
 
 enum update_kind { UPDATE_RECORD, UPDATE_ACCUSATION };
 
+/* What a signer wrote, its signature included, to the byte. It is passed on as it came: it may say
+ * more than this version knows. The core does not look into it. */
+struct signed_bytes {
+	uint16_t length;
+	uint8_t bytes[GOSSIP_UPDATE_BYTES];
+};
+
 struct gossip_update {
 	uint8_t kind;
-	bool ours; /* sent: to be signed by the caller, signature is not filled in */
+	bool ours; /* sent: to be signed by the caller, `raw` is not filled in */
 	union {
 		struct member_record record;
 		struct accusation accusation;
 	};
-	uint8_t signature[64]; /* by the record's id, or by the accuser */
+	struct signed_bytes raw; /* by the record's id, or by the accuser */
 };
 
 /* The larger record, on streams only. */

@@ -28,9 +28,9 @@ struct refuted {
 
 struct member {
 	struct member_record record;
-	uint8_t record_signature[64];
+	struct signed_bytes record_raw;
 	struct accusation accusation; /* of a suspect or a dead one */
-	uint8_t accusation_signature[64];
+	struct signed_bytes accusation_raw;
 	bool accusation_ours;
 	uint8_t state;
 	uint64_t since;   /* when the state began */

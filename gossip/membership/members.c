@@ -361,7 +361,7 @@ void gossip__record(struct gossip *g, const struct gossip_update *u, const struc
 	}
 	gossip__replace_record(m, r);
 	m->heard = g->now;
-	memcpy(m->record_signature, u->signature, sizeof m->record_signature);
+	m->record_raw = u->raw;
 	/* Of another run or model they are no part of this run's clock. */
 	if (r->status.model == g->status.model)
 		gossip__count_samples(g, m, r->status.samples);
@@ -465,17 +465,17 @@ bool gossip__wants_accusation(const struct gossip *g, const struct accusation *a
 	return m->state == MEMBER_ALIVE;
 }
 
+/* raw is NULL for one of our own. */
 static void keep_accusation(
-        struct member *m, const struct accusation *a, const uint8_t signature[64])
+        struct member *m, const struct accusation *a, const struct signed_bytes *raw)
 {
 	m->accusation = *a;
-	m->accusation_ours = signature == NULL;
-	if (signature)
-		memcpy(m->accusation_signature, signature, sizeof m->accusation_signature);
+	m->accusation_ours = !raw;
+	m->accusation_raw = raw ? *raw : (struct signed_bytes){0};
 }
 
 static void suspect(
-        struct gossip *g, uint32_t i, const struct accusation *a, const uint8_t signature[64])
+        struct gossip *g, uint32_t i, const struct accusation *a, const struct signed_bytes *raw)
 {
 	struct member *m = &g->members[i];
 	if (m->state == MEMBER_ALIVE) {
@@ -492,15 +492,15 @@ static void suspect(
 	        m->suspect_since + suspicion_ms(g, m->said_dead ? GOSSIP_ACCUSERS : m->n_accusers);
 	if (m->suspect_until < g->suspects_at)
 		g->suspects_at = m->suspect_until;
-	keep_accusation(m, a, signature);
+	keep_accusation(m, a, raw);
 	gossip__queue(g, i, NEWS_CHANGE);
 }
 
 static void declare_dead(
-        struct gossip *g, uint32_t i, const struct accusation *a, const uint8_t signature[64])
+        struct gossip *g, uint32_t i, const struct accusation *a, const struct signed_bytes *raw)
 {
 	struct member *m = &g->members[i];
-	keep_accusation(m, a, signature);
+	keep_accusation(m, a, raw);
 	set_state(g, i, MEMBER_DEAD);
 	m->unreachable = false;
 	m->misses = 0;
@@ -550,9 +550,9 @@ void gossip__accuse(struct gossip *g, const struct gossip_update *u, bool whole_
 	/* Whoever is dead elsewhere may be alive here, and gets its chance to say no, unless we
 	 * never saw it alive: a newcomer takes the tombstones of others as they are. */
 	if (a.dead && whole_state && g->members[i].hearsay)
-		declare_dead(g, i, &a, u->signature);
+		declare_dead(g, i, &a, &u->raw);
 	else
-		suspect(g, i, &a, u->signature);
+		suspect(g, i, &a, &u->raw);
 }
 
 static struct accusation own_accusation(const struct gossip *g, const struct member *m, bool dead)

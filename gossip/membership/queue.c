@@ -11,36 +11,49 @@
 #include "gossip/membership/gossip_internal.h"
 
 #include <math.h>
-#include <string.h>
 
-/* What an encoder needs at most (a bound that its tests hold it to). */
+/* What an encoder needs at most (a bound that its tests hold it to) for what is ours, and for
+ * others' that have no more fields than ours. */
 #define HEADER_BYTES 160
 #define RECORD_BYTES(addresses) (197u + 20u * (addresses)) /* of IPv6 */
 #define ACCUSATION_BYTES 160
 #define SKETCH_EXTRA_BYTES 140
 
-static size_t record_bytes(const struct member_record *r)
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+static size_t record_bytes(const struct member_record *r, const struct signed_bytes *raw)
 {
 	size_t n = RECORD_BYTES(r->addrs.n);
 	for (int i = 0; i < r->addrs.n; i++)
 		n -= r->addrs.at[i].family == 4 ? 12 : 0;
-	return n;
+	return larger(n, raw->length);
+}
+
+static size_t accusation_bytes(const struct signed_bytes *raw)
+{
+	return larger(ACCUSATION_BYTES, raw->length);
 }
 
 size_t gossip_message_bytes(const struct gossip_message *m)
 {
 	size_t n = HEADER_BYTES;
-	for (int i = 0; i < m->n_updates; i++)
-		n += m->update[i].kind == UPDATE_RECORD ? record_bytes(&m->update[i].record)
-		                                        : ACCUSATION_BYTES;
+	for (int i = 0; i < m->n_updates; i++) {
+		const struct gossip_update *u = &m->update[i];
+		n += u->kind == UPDATE_RECORD ? record_bytes(&u->record, &u->raw)
+		                              : accusation_bytes(&u->raw);
+	}
 	if (m->kind == MESSAGE_SKETCH)
 		n += m->sketch.length + (size_t)SKETCH_EXTRA_BYTES;
 	return n;
 }
 
 _Static_assert(HEADER_BYTES + 4 * RECORD_BYTES(2) <= GOSSIP_DATAGRAM_BYTES, "a datagram of news");
-_Static_assert(HEADER_BYTES + 3 * RECORD_BYTES(MEMBER_ADDRS_MAX) <= GOSSIP_DATAGRAM_BYTES,
-        "a datagram of news from agents with many addresses");
+_Static_assert(HEADER_BYTES + 3 * GOSSIP_UPDATE_BYTES <= GOSSIP_DATAGRAM_BYTES,
+        "a datagram of news that is as long as it may be");
+_Static_assert(RECORD_BYTES(MEMBER_ADDRS_MAX) <= GOSSIP_UPDATE_BYTES, "our own fits");
 
 void gossip__queue_init(struct gossip *g)
 {
@@ -109,7 +122,7 @@ void gossip__put_record(const struct gossip *g, struct gossip_message *m, uint32
 	u->kind = UPDATE_RECORD;
 	u->ours = i == g->members_max;
 	u->record = g->members[i].record;
-	memcpy(u->signature, g->members[i].record_signature, sizeof u->signature);
+	u->raw = g->members[i].record_raw;
 }
 
 void gossip__put_accusation(const struct gossip *g, struct gossip_message *m, uint32_t i)
@@ -118,7 +131,7 @@ void gossip__put_accusation(const struct gossip *g, struct gossip_message *m, ui
 	u->kind = UPDATE_ACCUSATION;
 	u->ours = g->members[i].accusation_ours;
 	u->accusation = g->members[i].accusation;
-	memcpy(u->signature, g->members[i].accusation_signature, sizeof u->signature);
+	u->raw = g->members[i].accusation_raw;
 }
 
 static bool accused(const struct member *m)
@@ -136,19 +149,21 @@ void gossip__piggyback(struct gossip *g, struct gossip_message *m, const struct 
 			for (uint32_t i = g->queue_head[c][t], next; i != NONE; i = next) {
 				struct member *x = &g->members[i];
 				size_t room = GOSSIP_DATAGRAM_BYTES - gossip_message_bytes(m);
+				size_t record = record_bytes(&x->record, &x->record_raw);
+				size_t accusation = accusation_bytes(&x->accusation_raw);
+				size_t need = accused(x) ? larger(accusation, record) : record;
 				next = x->queue_next;
 				left--;
 				if (t >= most) { /* the flock shrank */
 					gossip__unqueue(g, i);
 					continue;
 				}
-				if (m->n_updates == GOSSIP_UPDATES_MAX ||
-				        room < record_bytes(&x->record))
+				if (m->n_updates == GOSSIP_UPDATES_MAX || room < need)
 					goto full;
 				if (accused(x)) {
 					gossip__put_accusation(g, m, i);
-					room -= ACCUSATION_BYTES;
-					if (x->record_news && room >= record_bytes(&x->record) &&
+					room -= accusation;
+					if (x->record_news && room >= record &&
 					        m->n_updates < GOSSIP_UPDATES_MAX)
 						gossip__put_record(g, m, i);
 				} else if (to && peer_id_equal(&x->record.id, to))

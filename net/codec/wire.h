@@ -100,4 +100,14 @@ int wire_encode_gossip(
 int wire_decode(
         const uint8_t *bytes, size_t len, struct wire_message *out, struct err *e) MUST_CHECK;
 
+/* Signs what the core marks as ours, which must be by this identity; an update gets its bytes. */
+struct identity;
+void wire_sign_update(const struct identity *i, struct gossip_update *u);
+void wire_sign_sketch(const struct identity *i, struct member_sketch *s);
+
+/* Whether whoever it is by has signed what wire_decode made: ERR_MISMATCH if not; ERR_FORMAT: it
+ * has no bytes. */
+int wire_verify_update(const struct gossip_update *u) MUST_CHECK;
+int wire_verify_sketch(const struct member_sketch *s) MUST_CHECK;
+
 #endif

@@ -4,7 +4,8 @@
  * table says (wire_table.h). The readers keep the first error.
  *
  * What is read lands in the caller's struct, of which nothing is to be used after an error. What an
- * older peer does not send stays zero; what a newer one sends besides is skipped. */
+ * older peer does not send stays zero; what a newer one sends besides is skipped, but for updates:
+ * their bytes are kept as they came, since they are signed and travel on. */
 #include "net/codec/wire.h"
 #include "net/codec/wire_scan.h"
 #include "net/codec/wire_table.h"
@@ -67,14 +68,21 @@ static void get_addrs(struct wire_in *in, const char *name, struct peer_addrs *a
 
 static void get_update(struct wire_in *in, struct gossip_update *u)
 {
+	const uint8_t *start = in->at;
+	uint8_t signature[64];
 	uint32_t n = wire__array(in, "update", 1, MORE);
 	u->kind = (uint8_t)wire__uint(in, "update", UPDATE_ACCUSATION);
-	const struct wire__layout *l = &wire__updates[u->kind];
-	uint32_t known = l->n + 2u;
-	wire__get(in, l, n < known ? n : known, 2,
+	wire__get(in, &wire__updates[u->kind], n, 2,
 	        u->kind == UPDATE_RECORD ? (void *)&u->record : &u->accusation);
-	wire__bytes(in, "signature", u->signature, sizeof u->signature);
-	wire__skip(in, n > known ? n - known : 0);
+	wire__bytes(in, "signature", signature, sizeof signature);
+	size_t len = (size_t)(in->at - start);
+	if (len > sizeof u->raw.bytes)
+		wire__wrong(
+		        in, ERR_FORMAT, "update: %zu bytes, at most %zu", len, sizeof u->raw.bytes);
+	if (in->code)
+		return;
+	u->raw.length = (uint16_t)len;
+	memcpy(u->raw.bytes, start, len);
 }
 
 static void get_updates(struct wire_in *in, struct gossip_message *m)

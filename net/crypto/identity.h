@@ -50,22 +50,6 @@ const uint8_t *identity_sign_secret(const struct identity *i);
 int identity_verify_static(const struct peer_id *id, const uint8_t static_public[STATIC_BYTES],
         const uint8_t signature[SIGNATURE_BYTES]) MUST_CHECK;
 
-/* Signs what the core marks as ours. The record, accusation or sketch must be by this identity. */
-void identity_sign_update(const struct identity *i, struct gossip_update *u);
-void identity_sign_sketch(const struct identity *i, struct member_sketch *s);
-
-/* Whether whoever it is by has signed it: ERR_FORMAT for what no agent would sign, ERR_MISMATCH for
- * a signature that does not fit. */
-int update_verify(const struct gossip_update *u) MUST_CHECK;
-int sketch_verify(const struct member_sketch *s) MUST_CHECK;
-
-/* The bytes that are signed, after the domain: numbers little-endian, of fixed width, fields in the
- * order of their structs; what an address does not use is zero. They are a part of the protocol.
- * Returned is the length, 0 for what no agent would sign. */
-#define SIGNED_BYTES_MAX (64 + 50 + GOSSIP_SKETCH_BYTES)
-size_t signed__update(uint8_t out[SIGNED_BYTES_MAX], const struct gossip_update *u);
-size_t signed__sketch(uint8_t out[SIGNED_BYTES_MAX], const struct member_sketch *s);
-
 /* An Ed25519 signature by i of bytes that begin with their domain. */
 void identity__sign(const struct identity *i, const uint8_t *bytes, size_t len,
         uint8_t signature[SIGNATURE_BYTES]);

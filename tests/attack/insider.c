@@ -5,6 +5,7 @@
 #include "tests/attack/attack.h"
 
 #include "agent/base/rng.h"
+#include "tests/net/wire_fill.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,23 +160,23 @@ static void random_id(struct rng *r, struct peer_id *id)
 
 static void make_lie(struct rng *r, const struct peer_id *about, struct gossip_update *u)
 {
+	uint8_t signature[64];
 	memset(u, 0, sizeof *u);
-	for (size_t i = 0; i < sizeof u->signature; i++)
-		u->signature[i] = (uint8_t)rng_u64(r);
+	fill_bytes(r, signature, sizeof signature);
 	if (rng_below(r, 2)) {
 		u->kind = UPDATE_ACCUSATION;
 		u->accusation.about = *about;
 		random_id(r, &u->accusation.by);
 		u->accusation.generation = 1 + rng_below(r, 1000);
 		u->accusation.dead = true;
-		return;
+	} else {
+		u->kind = UPDATE_RECORD;
+		u->record.id = *about;
+		u->record.generation = 1000 + rng_below(r, 1000);
+		u->record.left = rng_below(r, 2);
+		u->record.status.samples = 1u << 30;
 	}
-	u->kind = UPDATE_RECORD;
-	u->record.id = *about;
-	u->record.generation = 1000 + rng_below(r, 1000);
-	u->record.left = rng_below(r, 2);
-	u->record.protocol_min = u->record.protocol_max = 1;
-	u->record.status.samples = 1u << 30;
+	forge(u, signature);
 }
 
 /* forge ID…: news of these members and of some that do not exist, that nobody has signed. */
@@ -223,13 +224,12 @@ int attack_accuse(struct attack *k)
 	lie.accusation.incarnation = strtoull(k->argv[2], NULL, 10);
 	lie.accusation.by = self.record.id = liar->id;
 	self.record.generation = liar->generation;
-	self.record.protocol_min = self.record.protocol_max = 1;
 	int rc = stand(&s, &k->attacker[3]);
 	struct gossip_update *const say[] = {&self, &lie, &self};
 	for (uint64_t i = 0; rc == 0 && i < 3; i++) {
 		self.record.left = i == 2;
 		self.record.version = i;
-		identity_sign_update(liar, say[i]);
+		wire_sign_update(liar, say[i]);
 		m.gossip.update[0] = *say[i];
 		rc = session_send(&s, &m);
 		if (rc == 0)

@@ -142,8 +142,8 @@ static int dialler_init(struct dialler *d, const struct attacker *a, struct err 
 	        .secrets = a->secrets,
 	        .ciphers = a->ciphers,
 	        .generation = a->identity.generation,
-	        .protocol_min = 1,
-	        .protocol_max = 1,
+	        .protocol_min = PROTOCOL_MIN,
+	        .protocol_max = PROTOCOL_MAX,
 	        .peers_max = 16,
 	        .callbacks = {.arg = d, .message_cb = on_message, .up_cb = on_up}};
 	struct sockaddr_in any = {.sin_family = AF_INET};

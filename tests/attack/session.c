@@ -8,6 +8,8 @@
  * waits for what never comes is woken by the socket's time limit, which ends the session. */
 #include "tests/attack/session.h"
 
+#include "net/transport/transport.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -134,7 +136,7 @@ static int put_hello(struct session *s, const struct attacker *a, bool identifie
 	struct wire_message m = {.kind = WIRE_HELLO};
 	uint8_t payload[WIRE_HELLO_MAX], out[OPENING_HEADER_BYTES + OPENING_BYTES_MAX];
 	size_t len, written;
-	m.hello.protocol_min = m.hello.protocol_max = 1;
+	m.hello.protocol_min = m.hello.protocol_max = PROTOCOL_MAX;
 	m.hello.n_ciphers = a->ciphers->n;
 	memcpy(m.hello.cipher, a->ciphers->id, a->ciphers->n);
 	m.hello.identified = identified;

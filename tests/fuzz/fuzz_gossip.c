@@ -84,6 +84,7 @@ static void take_update(struct input *in, struct gossip_update *u)
 	memset(u, 0, sizeof *u);
 	u->kind = b < 0xf0 ? b & 1 : b;
 	u->ours = b & 2;
+	u->raw.length = b & 0x20 ? GOSSIP_UPDATE_BYTES : 0;
 	if (u->kind == UPDATE_RECORD) {
 		struct member_record *r = &u->record;
 		r->id = take_id(in);

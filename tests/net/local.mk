@@ -15,6 +15,7 @@ UNIT_TESTS += \
 	tests/net/test_transport_addrs \
 	tests/net/test_wire \
 	tests/net/test_wire_exchange \
+	tests/net/test_wire_signed \
 	tests/net/test_wire_versions
 
 TSAN_TESTS += tests/net/test_bulk
@@ -30,6 +31,7 @@ tests_net_test_frame_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_lists_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_wire_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_wire_exchange_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
+tests_net_test_wire_signed_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_wire_versions_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 
 EXTRA_DIST += \

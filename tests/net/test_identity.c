@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Secrets and identities: their files, and what is signed. */
+/* Secrets and identities: their files, and the static key that is signed. */
 #include "net/crypto/identity.h"
 #include "net/crypto/secret.h"
 #include "tests/support.h"
@@ -338,174 +338,6 @@ static void test_static_key(void **state)
 	identity_close(&b);
 }
 
-/* ---- what is signed */
-
-static struct gossip_update a_record(const struct peer_id *id)
-{
-	struct gossip_update u = {.kind = UPDATE_RECORD, .ours = true};
-	u.record = (struct member_record){.id = *id,
-	        .generation = 0x1122334455667788u,
-	        .nonce = 2,
-	        .incarnation = 3,
-	        .version = 4,
-	        .dialable = true,
-	        .addrs = {2, {{4, {10, 0, 0, 7}, 7946}, {6, {0xfd, [15] = 7}, 1}}},
-	        .protocol_min = 1,
-	        .protocol_max = 0x0203,
-	        .status = {.model = 5, .step = 6, .samples = 7, .loss = 1.5f}};
-	return u;
-}
-
-static struct gossip_update an_accusation(const struct peer_id *by)
-{
-	struct gossip_update u = {.kind = UPDATE_ACCUSATION, .ours = true};
-	u.accusation = (struct accusation){
-	        .about = {{9, 9}}, .generation = 8, .incarnation = 7, .by = *by, .dead = true};
-	return u;
-}
-
-static void assert_bytes(const uint8_t *bytes, size_t len, const char *domain, const char *hex)
-{
-	char *text = malloc(2 * len + 1);
-	assert_non_null(text);
-	assert_true(len > strlen(domain) + 1);
-	assert_string_equal((const char *)bytes, domain);
-	size_t skip = strlen(domain) + 1;
-	sodium_bin2hex(text, 2 * len + 1, bytes + skip, len - skip);
-	assert_string_equal(text, hex);
-	free(text);
-}
-
-/* Agents of different builds sign for each other: the bytes are what they always were. */
-static void test_signed_bytes(void **state)
-{
-	(void)state;
-	struct peer_id id = {{0xaa, 0xbb}};
-	struct gossip_update record = a_record(&id), accusation = an_accusation(&id);
-	struct member_sketch sketch = {
-	        .id = id, .generation = 0x0102, .step = 3, .length = 2, .bytes = {0xfe, 0xff}};
-	uint8_t bytes[SIGNED_BYTES_MAX];
-#define ID "aabb000000000000000000000000000000000000000000000000000000000000"
-	assert_bytes(bytes, signed__update(bytes, &record), "dunlin member record v2",
-	        ID "8877665544332211"
-	           "0200000000000000"
-	           "0300000000000000"
-	           "0400000000000000"
-	           "0001"
-	           "02"
-	           "040a000007000000000000000000000000"
-	           "0a1f"
-	           "06fd000000000000000000000000000007"
-	           "0100"
-	           "00000000000000000000000000000000000000"
-	           "00000000000000000000000000000000000000"
-	           "0100"
-	           "0302"
-	           "0500000000000000"
-	           "0600000000000000"
-	           "0700000000000000"
-	           "0000c03f");
-	assert_bytes(bytes, signed__update(bytes, &accusation), "dunlin accusation v1",
-	        "0909000000000000000000000000000000000000000000000000000000000000"
-	        "0800000000000000"
-	        "0700000000000000" ID "01");
-	assert_bytes(bytes, signed__sketch(bytes, &sketch), "dunlin member sketch v1",
-	        ID "0201000000000000"
-	           "0300000000000000"
-	           "0200"
-	           "feff");
-
-	/* What an address does not use does not matter. */
-	uint8_t other[SIGNED_BYTES_MAX];
-	size_t len = signed__update(bytes, &record);
-	record.record.addrs.at[0].ip[4] = 1;
-	record.record.addrs.at[2].family = 4;
-	assert_int_equal(signed__update(other, &record), len);
-	assert_memory_equal(bytes, other, len);
-	record.record.addrs.at[0] = (struct peer_addr){0};
-	signed__update(bytes, &record);
-	record.record.addrs.at[0] = (struct peer_addr){.ip = {1, 2}, .port = 3};
-	signed__update(other, &record);
-	assert_memory_equal(bytes, other, len);
-
-	/* What no agent would sign. */
-	record.record.addrs.at[1].family = 5;
-	assert_int_equal(update_verify(&record), ERR_FORMAT);
-	record.record.addrs = (struct peer_addrs){.n = MEMBER_ADDRS_MAX + 1};
-	assert_int_equal(update_verify(&record), ERR_FORMAT);
-	record.kind = 2;
-	assert_int_equal(update_verify(&record), ERR_FORMAT);
-	sketch.length = GOSSIP_SKETCH_BYTES + 1;
-	assert_int_equal(sketch_verify(&sketch), ERR_FORMAT);
-}
-
-static void test_updates(void **state)
-{
-	struct identity me, other;
-	struct err e = {0};
-	assert_int_equal(identity_open(&me, path_in(state, "me"), &e), 0);
-	assert_int_equal(identity_open(&other, path_in(state, "not-me"), &e), 0);
-	struct gossip_update record = a_record(&me.id), accusation = an_accusation(&me.id), u;
-	identity_sign_update(&me, &record);
-	identity_sign_update(&me, &accusation);
-	assert_int_equal(update_verify(&record), 0);
-	assert_int_equal(update_verify(&accusation), 0);
-
-#define CHANGED(from, change)                                      \
-	do {                                                       \
-		u = from;                                          \
-		change;                                            \
-		assert_int_equal(update_verify(&u), ERR_MISMATCH); \
-	} while (0)
-	CHANGED(record, u.record.id = other.id);
-	CHANGED(record, u.record.generation++);
-	CHANGED(record, u.record.nonce++);
-	CHANGED(record, u.record.incarnation++);
-	CHANGED(record, u.record.version++);
-	CHANGED(record, u.record.left = true);
-	CHANGED(record, u.record.dialable = false);
-	CHANGED(record, u.record.addrs.n = 1);
-	CHANGED(record, u.record.addrs.n = 3);
-	CHANGED(record, u.record.addrs.at[0].family = 6);
-	CHANGED(record, u.record.addrs.at[0].ip[3]++);
-	CHANGED(record, u.record.addrs.at[1].ip[15]++);
-	CHANGED(record, u.record.addrs.at[1].port++);
-	CHANGED(record, u.record.protocol_min++);
-	CHANGED(record, u.record.protocol_max++);
-	CHANGED(record, u.record.status.model++);
-	CHANGED(record, u.record.status.step++);
-	CHANGED(record, u.record.status.samples++);
-	CHANGED(record, u.record.status.loss = -1.5f);
-	CHANGED(record, u.signature[63] ^= 0x10);
-	CHANGED(record, memcpy(u.signature, accusation.signature, SIGNATURE_BYTES));
-	CHANGED(accusation, u.accusation.about.bytes[31]++);
-	CHANGED(accusation, u.accusation.generation++);
-	CHANGED(accusation, u.accusation.incarnation++);
-	CHANGED(accusation, u.accusation.by = other.id);
-	CHANGED(accusation, u.accusation.dead = false);
-	CHANGED(accusation, memset(&u.accusation.by, 0, sizeof u.accusation.by));
-
-	struct member_sketch sketch = {.id = me.id,
-	                             .generation = 1,
-	                             .step = 2,
-	                             .length = GOSSIP_SKETCH_BYTES},
-	                     s;
-	identity_sign_sketch(&me, &sketch);
-	assert_int_equal(sketch_verify(&sketch), 0);
-	s = sketch, s.length--;
-	assert_int_equal(sketch_verify(&s), ERR_MISMATCH);
-	s = sketch, s.bytes[GOSSIP_SKETCH_BYTES - 1]++;
-	assert_int_equal(sketch_verify(&s), ERR_MISMATCH);
-	s = sketch, s.step++;
-	assert_int_equal(sketch_verify(&s), ERR_MISMATCH);
-	s = sketch, s.generation++;
-	assert_int_equal(sketch_verify(&s), ERR_MISMATCH);
-	s = sketch, s.id = other.id;
-	assert_int_equal(sketch_verify(&s), ERR_MISMATCH);
-	identity_close(&me);
-	identity_close(&other);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -517,8 +349,6 @@ int main(void)
 	        cmocka_unit_test(test_identity_files),
 	        cmocka_unit_test(test_identity_refused),
 	        cmocka_unit_test(test_static_key),
-	        cmocka_unit_test(test_signed_bytes),
-	        cmocka_unit_test(test_updates),
 	};
 	return sodium_init() < 0
 	               ? 1

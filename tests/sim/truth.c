@@ -110,7 +110,8 @@ void truth_sign(struct sim *s, uint32_t key, struct gossip_update *u)
 {
 	if (u->kind == UPDATE_RECORD)
 		truth_publish(s, &u->record);
-	seal(s, key, truth_update(u), u->signature);
+	seal(s, key, truth_update(u), u->raw.bytes);
+	u->raw.length = 64;
 	u->ours = false;
 }
 
@@ -129,7 +130,7 @@ bool truth_verify(const struct sim *s, const struct gossip_update *u)
 	if (key < 0)
 		return false;
 	seal(s, (uint32_t)key, truth_update(u), right);
-	return memcmp(right, u->signature, sizeof right) == 0;
+	return memcmp(right, u->raw.bytes, sizeof right) == 0;
 }
 
 bool truth_verify_sketch(const struct sim *s, const struct member_sketch *k)
