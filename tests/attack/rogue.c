@@ -16,6 +16,7 @@
  *     ROGUE_DONOR=HEX            asks nobody for a state before it has asked that peer
  *     ROGUE_CLAIM=SAMPLES        says that it has trained so many
  *     ROGUE_SLOW=TIMES           so many times slower: it rests after each step
+ *     ROGUE_LATER=1              speaks as a later version, which has more fields (later.c)
  *
  * Nothing here fails quietly: a word that is not known ends the program before it is an agent. */
 #include "agent/base/rng.h"

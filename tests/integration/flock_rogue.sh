@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Real agents with a bad one among them (tests/attack/rogue): it dies in the middle of an exchange,
-# or is of another run. The others train on, and say what they met.
+# or is of another run. The others train on, and say what they met. One is only of a later version.
 # shellcheck source-path=SCRIPTDIR source=flock_lib.sh
 . "${srcdir:-.}/tests/integration/flock_lib.sh"
 
@@ -107,5 +107,26 @@ unlike() {
 	check "and leave" all_leave
 }
 
-for s in early_offering early_taking late_offering late_taking unlike; do scenario $s; done
+# ---- one of a later version, which says more than the others know
+
+later() {
+	settings v 1e6
+	enter v v0
+	check "an agent of today" ready v0 || return
+	enter_rogue v ROGUE_LATER=1 v1 --seed "$(seed_of v0)"
+	check "one of a later version" ready v1 || return
+	enter v v2 --seed "$(seed_of v1)"
+	check "one of today that seeks the later one" ready v2 || return
+	check "they are one flock, and exchange" await v0 v1 v2 -- peers.alive=2 \
+		exchanges.outcomes.exchanged\>=3
+	crash v1
+	check "the later one is missed" await v0 v2 -- "${id[v1]}:state=dead"
+	enter v v3 --seed "$(seed_of v0)"
+	check "one of today that has never met it" ready v3 || return
+	check "hears of it from others, in its own words" await v3 -- "${id[v1]}:state=dead" \
+		peers.alive=2
+	check "the rest leave" all_leave
+}
+
+for s in early_offering early_taking late_offering late_taking unlike later; do scenario $s; done
 finish
