@@ -82,15 +82,15 @@ static double usual(const struct clip_series *s)
  * share that the group usually has of the distance. */
 static double since(const struct clip *c, const struct clip_series *s, double moved)
 {
-	double path = moved >= c->moved ? moved - c->moved : moved, all = usual(&c->all);
-	return all > 0 ? path * least(usual(s) / all, 1) : path;
+	double path = moved >= c->moved ? moved - c->moved : moved, all = c->all.usual;
+	return all > 0 ? path * least(s->usual / all, 1) : path;
 }
 
 float clip_radius(const struct clip *c, int group, double moved)
 {
 	const struct clip_series *s = series_of(c, group);
 	float inherited = c->inherited[group + 1];
-	double radius = s->n >= CLIP_WARM ? RADIUS * usual(s) : 0;
+	double radius = s->n >= CLIP_WARM ? RADIUS * s->usual : 0;
 	if (radius <= 0)
 		radius = inherited > 0 ? (double)inherited : moved;
 	else if (radius < since(c, s, moved))
@@ -134,6 +134,7 @@ static void enter(struct clip_series *s, double distance2, float radius)
 		distance = CLIPPED * (double)radius;
 	s->distance[s->n % CLIP_HISTORY] = (float)distance;
 	s->n++;
+	s->usual = usual(s);
 }
 
 void clip_enter(struct clip *c, const double *distance2, double moved)

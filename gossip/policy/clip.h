@@ -18,7 +18,8 @@
 
 struct clip_series {
 	float distance[CLIP_HISTORY];
-	uint32_t n; /* ever entered */
+	uint32_t n;   /* ever entered */
+	double usual; /* the root mean square of the smaller half; 0: none */
 };
 
 struct clip {
