@@ -67,9 +67,20 @@ static void have_copy(struct flock *f)
 	flock__do(f, FLOCK_DO_TAKE_STATE);
 }
 
+/* One that joins, or waits for its first step, has nothing that is the flock's. */
+static bool gives(const struct flock *f)
+{
+	bool trained = f->clock.last.step > 0 || f->joined;
+	return trained && f->phase >= FLOCK_TRAINING && f->phase < FLOCK_LEAVING;
+}
+
 void flock__donate_state(struct flock *f, const struct flock_state *s)
 {
 	struct flock__donate *d = &f->donate;
+	if (!gives(f)) { /* any more */
+		flock__donate_refused(f);
+		return;
+	}
 	d->slot = DONATED_READY;
 	d->info = *s;
 	d->at_ms = f->now_ms;
@@ -89,7 +100,7 @@ void flock__donate_refused(struct flock *f)
 		if (d->to[i].stage == DONATION_WAITING) {
 			d->to[i].stage = DONATION_FREE;
 			refuse(f, &d->to[i].to, d->to[i].exchange, EXCHANGE_OTHER,
-			        "no memory for a copy");
+			        "no copy of the state could be taken");
 		}
 }
 
@@ -126,8 +137,7 @@ static void on_fetch(struct flock *f, const struct peer_id *from, const struct e
 		refuse(f, from, m->exchange, EXCHANGE_UNLIKE, "another run or model");
 		return;
 	}
-	bool trained = f->clock.last.step > 0 || f->joined;
-	if (!trained || f->phase < FLOCK_TRAINING || f->phase >= FLOCK_LEAVING) {
+	if (!gives(f)) {
 		refuse(f, from, m->exchange, EXCHANGE_JOINING, "nothing to give now");
 		return;
 	}

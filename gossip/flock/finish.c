@@ -135,7 +135,8 @@ void flock__merge_result(struct flock *f, const struct exchange_result *r)
 	struct flock__finish *n = &f->finish;
 	/* 1e-4 of the parameters' length: less than what evaluation can tell. */
 	double norm = f->divergence.has_own ? sketch_norm(&f->divergence.own) : 0;
-	if (f->phase != FLOCK_MERGING || r->outcome != OUTCOME_EXCHANGED)
+	/* One from before may be rounded, and find no distance where there is some. */
+	if (f->phase != FLOCK_MERGING || r->outcome != OUTCOME_EXCHANGED || !r->final)
 		return;
 	n->rounds++;
 	if (r->distance > 1e-4 * norm) {

@@ -37,6 +37,8 @@ static enum exchange_why willing(struct flock *f, const struct peer_id *from,
 	enum exchange_why why = phase_allows(f);
 	if (why != EXCHANGE_WILLING)
 		return why;
+	if (f->phase == FLOCK_TRAINING && flock__stale(f))
+		return EXCHANGE_JOINING; /* as soon as the next tick */
 	if (exchange_state(f->exchange) == EXCHANGE_OFFERED) {
 		struct peer_id with = exchange_peer(f->exchange);
 		if (peer_id_equal(&with, from))
@@ -44,8 +46,6 @@ static enum exchange_why willing(struct flock *f, const struct peer_id *from,
 	}
 	if (!flock__idle(f))
 		return EXCHANGE_ENGAGED;
-	if (f->phase == FLOCK_TRAINING && flock__stale(f))
-		return EXCHANGE_JOINING; /* as soon as the next tick */
 	why = partners_admit(f->partners, from, f->now_ms);
 	if (why != EXCHANGE_WILLING)
 		return why;

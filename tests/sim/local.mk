@@ -27,6 +27,7 @@ libsimflock_a_SOURCES = \
 	tests/sim/flock/check.c \
 	tests/sim/flock/flock_sim.h \
 	tests/sim/flock/process.c \
+	tests/sim/flock/rules.c \
 	tests/sim/flock/run.c \
 	tests/sim/flock/script.c \
 	tests/sim/flock/toy.c \

@@ -31,6 +31,12 @@ static void came(struct fsim *w, int i, int with, uint64_t exchange, uint8_t how
 	world_later(w, item, after_ms);
 }
 
+/* A connection may come when the exchange that wanted it is long over. */
+static uint64_t soon(struct fsim *w)
+{
+	return world_between(w, 1, world_odd(w, 0.03) ? 6000 : 20);
+}
+
 static bool make(struct fsim *w, int i, int with, uint64_t exchange)
 {
 	struct fsim_agent *a = &w->agent[i];
@@ -43,6 +49,7 @@ static bool make(struct fsim *w, int i, int with, uint64_t exchange)
 	memset(c, 0, sizeof *c);
 	c->exchange = exchange;
 	c->with = with;
+	c->since_ms = w->now_ms;
 	c->there = true;
 	c->op = ++a->ops;
 	return true;
@@ -61,8 +68,8 @@ void bulk_open(struct fsim *w, int from, const struct flock_action *a)
 	             world_reaches(w, from, to) && !world_chance(w, w->bulk_break_chance);
 	if (works && make(w, from, to, a->exchange)) {
 		if (make(w, to, from, a->exchange)) {
-			came(w, to, from, a->exchange, BULK_CAME, world_between(w, 1, 20));
-			came(w, from, to, a->exchange, BULK_CAME, world_between(w, 1, 20));
+			came(w, to, from, a->exchange, BULK_CAME, soon(w));
+			came(w, from, to, a->exchange, BULK_CAME, soon(w));
 			return;
 		}
 		find(&w->agent[from], a->exchange)->exchange = 0;
@@ -75,9 +82,7 @@ static void other_breaks(struct fsim *w, const struct fsim_conn *c)
 {
 	struct fsim_agent *b = &w->agent[c->with];
 	struct fsim_conn *d = find(b, c->exchange);
-	if (d && d->ended)
-		d->exchange = 0;
-	if (!d || !b->alive || !d->started || d->ended)
+	if (!d || !b->alive || !d->started)
 		return;
 	d->op = ++b->ops;
 	d->how.kind = FLOCK_DO_CLOSE; /* broken */
@@ -111,7 +116,7 @@ static void run(struct fsim *w, int i, struct fsim_conn *c)
 	struct fsim_agent *a = &w->agent[i], *b = &w->agent[c->with];
 	struct fsim_conn *d = find(b, c->exchange);
 	uint64_t deadline = c->how.transfer.deadline_ms;
-	if (!b->alive || !d || d->ended) { /* the other end is gone */
+	if (!b->alive || !d) { /* the other end is gone */
 		c->how.kind = FLOCK_DO_CLOSE;
 		world_push(w, world_between(w, 1, 50), FSIM_END, (uint32_t)i + 64 * number(a, c),
 		        c->op);
@@ -122,17 +127,27 @@ static void run(struct fsim *w, int i, struct fsim_conn *c)
 		return;
 	}
 	bool breaks = world_chance(w, w->bulk_break_chance) || !world_reaches(w, i, c->with);
+	bool state = c->how.use != USE_EXCHANGE;
+	uint64_t most = world_odd(w, state ? 0.2 : 0.02) ? (state ? 30000 : 4000) : 300;
+	uint64_t ms = world_between(w, 5, most);
 	struct fsim_conn *end[2] = {c, d};
 	int who[2] = {i, c->with};
 	for (int s = 0; s < 2; s++) {
+		uint64_t at = ms + world_between(w, 0, 50);
+		uint64_t last = end[s]->how.transfer.deadline_ms;
 		end[s]->op = ++w->agent[who[s]].ops;
+		end[s]->n_in = end[!s]->n_data;
+		end[s]->tag_in = end[!s]->tag;
+		memcpy(end[s]->in, end[!s]->data, sizeof end[s]->in);
 		if (breaks)
 			end[s]->how.kind = FLOCK_DO_CLOSE;
-		else
+		else if (at < last)
 			end[s]->how.kind = FLOCK_DO_MEASURE; /* both run */
-		world_push(w, world_between(w, 5, 300), FSIM_END,
+		world_push(w, at < last ? at : last, FSIM_END,
 		        (uint32_t)who[s] + 64 * number(&w->agent[who[s]], end[s]), end[s]->op);
 	}
+	if (state)
+		script_donates(w, c->how.use == USE_FETCH ? c->with : i, ms);
 }
 
 static float quantised(float v, uint8_t format)
@@ -180,7 +195,7 @@ void bulk_cancel_use(struct fsim *w, int i, const struct flock_action *a)
 {
 	struct fsim_agent *g = &w->agent[i];
 	struct fsim_conn *c = find(g, a->exchange);
-	if (!c || c->ended)
+	if (!c)
 		return; /* its end is on its way to the core */
 	if (!c->started) {
 		fsim_fail(w, "agent %d cancels a transfer that is not there", i);
@@ -188,24 +203,35 @@ void bulk_cancel_use(struct fsim *w, int i, const struct flock_action *a)
 	}
 	c->op = ++g->ops;
 	c->how.kind = FLOCK_DO_CANCEL;
-	world_push(w, 1, FSIM_END, (uint32_t)i + 64 * number(g, c), c->op);
+	/* Whoever works on it may take its time to notice. */
+	world_push(w, world_odd(w, 0.3) ? world_between(w, 1, 1500) : 1, FSIM_END,
+	        (uint32_t)i + 64 * number(g, c), c->op);
 }
 
 /* ---- the end of one */
 
-static void receive_exchange(struct fsim *w, int i, const struct fsim_conn *c, const float *data)
+/* The difference, as far as it has come. */
+static void receive_exchange(struct fsim *w, int i, const struct fsim_conn *c, uint64_t n)
 {
 	struct fsim_agent *g = &w->agent[i];
-	for (int p = 0; p < w->params; p++)
-		g->staging[p] = data[p] - quantised(g->snapshot[p], c->how.transfer.format);
+	for (uint64_t p = 0; p < n; p++)
+		g->staging[p] = c->in[p] - quantised(g->snapshot[p], c->how.transfer.format);
+}
+
+static void receive_state(struct fsim_agent *g, const struct fsim_conn *c, uint64_t n)
+{
+	uint64_t offset = c->how.transfer.offset;
+	memcpy(g->fetched + offset, c->in, n * sizeof(float));
+	for (uint64_t k = 0; k < n; k++)
+		g->from[offset + k] = c->tag_in;
 }
 
 void bulk_ends(struct fsim *w, int i, int conn, uint32_t op)
 {
 	struct fsim_agent *g = &w->agent[i];
-	struct fsim_conn *c = &g->conn[conn], *d;
+	struct fsim_conn *c = &g->conn[conn];
 	uint8_t use = c->how.use;
-	if (!g->alive || c->exchange == 0 || c->op != op || c->ended)
+	if (!g->alive || c->exchange == 0 || c->op != op)
 		return;
 	int code = c->how.kind == FLOCK_DO_MEASURE  ? 0
 	           : c->how.kind == FLOCK_DO_CLOSE  ? ERR_IO
@@ -213,38 +239,32 @@ void bulk_ends(struct fsim *w, int i, int conn, uint32_t op)
 	                                            : ERR_TIMEOUT;
 	uint32_t item = world_item(w, i, FLOCK_EVENT_TRANSFERRED);
 	struct flock_event *e = &world_get(w, item)->e;
-	e->exchange = c->exchange;
-	e->code = code;
-	e->transferred.use = use;
-	d = find(&w->agent[c->with], c->exchange);
-	uint64_t n = d && d->started && c->how.transfer.receives ? d->n_data : 0;
+	uint64_t wanted = use == USE_EXCHANGE
+	                          ? (uint64_t)w->params
+	                          : FSIM_VECTORS * (uint64_t)w->params - c->how.transfer.offset;
+	uint64_t n = c->how.transfer.receives ? c->n_in : 0;
+	if (code != 0 && n > 0) /* broken at any number */
+		n = rng_below(&w->rng, n + 1);
+	else if (code == 0 && c->how.transfer.receives && n != wanted)
+		code = ERR_IO;
+	n = n < wanted ? n : wanted;
 	if (use == USE_EXCHANGE) {
 		check_owner(w, i, SLOT_STAGING, OWNER_TRANSFER, OWNER_NONE);
 		check_owner(w, i, SLOT_SNAPSHOT, OWNER_TRANSFER, OWNER_NONE);
-		if (code == 0 && n == (uint64_t)w->params)
-			receive_exchange(w, i, c, d->data);
-		else if (code == 0 && c->how.transfer.receives)
-			e->code = code = ERR_IO;
+		receive_exchange(w, i, c, n);
 	} else if (use == USE_FETCH) {
 		check_owner(w, i, SLOT_FETCHED, OWNER_TRANSFER, OWNER_NONE);
-		if (code != 0 && n > 0) /* broken at any number */
-			n = rng_below(&w->rng, n + 1);
-		if (n + c->how.transfer.offset > FSIM_VECTORS * (uint64_t)w->params)
-			n = 0;
-		if (n > 0)
-			memcpy(g->fetched + c->how.transfer.offset, d->data, n * sizeof(float));
-		for (uint64_t k = 0; k < n; k++)
-			g->from[c->how.transfer.offset + k] = d->tag;
+		receive_state(g, c, n);
 	} else
 		g->readers--;
+	e->exchange = c->exchange;
+	e->code = code;
+	e->transferred.use = use;
 	e->transferred.received = n;
 	e->transferred.bytes_sent = 4 * c->n_data;
 	e->transferred.bytes_received = 4 * n;
-	c->ended = true;
-	/* The other end still wants what we sent, if it goes well. */
 	if (code != 0)
 		forget(w, c);
-	else if (d && d->ended)
-		c->exchange = d->exchange = 0;
+	c->exchange = 0;
 	world_later(w, item, 0);
 }

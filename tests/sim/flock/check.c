@@ -10,6 +10,7 @@
 #define AGREE 1e-3
 #define STALE_MOST 0.6 /* of the way of the optimum */
 #define TOGETHER_MS 60000
+#define MERGE_STRIKES 4
 
 struct fsim_reach fsim_reached;
 
@@ -65,8 +66,12 @@ void check_result(struct fsim *w, int i, const struct exchange_result *r)
 	if (r->outcome == OUTCOME_EXCHANGED)
 		w->exchanges++;
 	w->one_sided += r->outcome == OUTCOME_ONE_SIDED;
-	if (!r->moved && r->outcome != OUTCOME_EXCHANGED && r->outcome != OUTCOME_ONE_SIDED)
+	if (r->outcome != OUTCOME_EXCHANGED && r->outcome != OUTCOME_ONE_SIDED) {
+		if (r->moved)
+			fsim_fail(w, "agent %d has moved, and calls the exchange %s", i,
+			        exchange_outcome_text(r->outcome));
 		return;
+	}
 	t = truth_of(w, i, &r->peer, r->exchange);
 	s = t->who[0] == i ? 0 : 1;
 	if (t->reported[s] && t->life[s] == w->agent[i].life)
@@ -78,6 +83,8 @@ void check_result(struct fsim *w, int i, const struct exchange_result *r)
 		        r->moved ? "" : " not", t->applied[s] ? "" : " not");
 	if (r->outcome == OUTCOME_EXCHANGED && !t->applied[s])
 		fsim_fail(w, "agent %d calls an exchange done that it has not applied", i);
+	if (r->outcome == OUTCOME_EXCHANGED && !t->applied[!s])
+		fsim_fail(w, "agent %d calls an exchange done that its partner has not applied", i);
 }
 
 /* An exchange of which only one side has moved must be counted as such by somebody who lived to
@@ -180,7 +187,7 @@ static void check_quarantines(struct fsim *w, int i, const struct flock_view *v)
 		int who = world_find(w, &p->id);
 		bool back = w->agent[who].life > 1 && strstr(p->reason, "something else");
 		bool met = parted && strstr(p->reason, "no model of this flock");
-		if (p->quarantine_ms > w->now_ms && !back && !met)
+		if (p->quarantine_ms > w->now_ms - w->agent[i].behind_ms && !back && !met)
 			fsim_fail(w, "agent %d has quarantined %d, which is honest: %s", i, who,
 			        p->reason);
 	}
@@ -203,6 +210,7 @@ void check_step(struct fsim *w, int i, const struct flock_event *e)
 	if (v.clock > w->trained)
 		fsim_fail(w, "agent %d: the run's clock says %llu, and %llu samples are trained", i,
 		        (unsigned long long)v.clock, (unsigned long long)w->trained);
+	rules_step(w, i, &v);
 	check_quarantines(w, i, &v);
 	for (size_t k = 0; k < 64; k++)
 		if (g->memory[g->memory_bytes + k] != 0xa5)
@@ -277,14 +285,19 @@ static void check_stale(struct fsim *w, int i)
 void check_exported(struct fsim *w, int i)
 {
 	struct fsim_agent *g = &w->agent[i];
+	struct flock_view v;
+	flock_view(g->core, &v);
 	g->exported = true;
 	g->exported_ms = w->now_ms;
 	g->in_time = w->now_ms - g->merging_ms < FSIM_MERGE_MS;
 	g->exported_fault = w->faults_changed;
 	g->knew = 0;
 	for (int k = 0; k < w->n; k++) {
-		struct member_view v;
-		if (gossip_find(flock_membership(g->core), &w->agent[k].id, &v))
+		struct member_view m;
+		const struct partner *p = partners_find(v.partners, &w->agent[k].id);
+		/* One that has failed too often is not waited for. */
+		if (gossip_find(flock_membership(g->core), &w->agent[k].id, &m) &&
+		        !(p && p->strikes >= MERGE_STRIKES))
 			g->knew |= 1u << k;
 	}
 	memcpy(g->result, g->toy.x, sizeof g->result);

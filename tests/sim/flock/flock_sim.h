@@ -11,6 +11,7 @@
  *     toy.c      the learner
  *     process.c  an agent: what a core's actions set off; life, death and disk
  *     check.c    the truth about each exchange, and the invariants
+ *     rules.c    the core's rules, seen from outside
  *     script.c   the script of a seed: what goes wrong, and when
  *     run.c      one seed from start to verdict */
 #ifndef DUNLIN_TESTS_SIM_FLOCK_FLOCK_SIM_H
@@ -29,6 +30,7 @@
 #define FSIM_FAULTS 12
 #define FSIM_BATCH 32
 #define FSIM_MERGE_MS 20000
+#define FSIM_STALE 0.1 /* of the run */
 
 /* What the world holds for later: an event of a core, with all that it borrows. */
 struct fsim_item {
@@ -84,11 +86,28 @@ enum fsim_owner { OWNER_NONE, OWNER_LEARNER, OWNER_TRANSFER, OWNER_WORKER };
 struct fsim_conn {
 	uint64_t exchange;
 	int with;
-	bool there, started, ended;             /* there: the core was told */
+	bool there, started;                    /* there: the core was told */
+	uint64_t since_ms;
 	uint32_t op;                            /* of entries in the queue: older ones are void */
 	struct flock_action how;                /* of started */
 	float data[FSIM_VECTORS * FSIM_PARAMS]; /* what this side sends */
-	uint64_t n_data, tag;
+	float in[FSIM_VECTORS * FSIM_PARAMS];   /* what it receives, once both ends run */
+	uint64_t n_data, tag, n_in, tag_in;
+};
+
+/* rules.c: what it knows of an agent in this life. */
+struct fsim_rules {
+	uint64_t samples;     /* own, as last told; of all lives */
+	uint64_t others, own; /* known when it last was in touch with the others */
+	uint64_t known;       /* samples of others, now */
+	uint64_t at_ms;       /* of its last event */
+	uint64_t apart_ms;    /* when it last woke up, or was cut off; 0: not since it is in touch */
+	uint64_t woke_ms, lonely_ms, stale_ms, looks_ms, join_ms, offer_ms, settle_ms;
+	uint64_t snapshot_ms, snapshot_others, snapshot_own;
+	uint64_t failed_ms[FSIM_AGENTS]; /* the last exchange with that one */
+	double radius;
+	uint8_t phase;
+	bool alone, stale, was_stale, joined, gave_up;
 };
 
 struct fsim_agent {
@@ -102,6 +121,7 @@ struct fsim_agent {
 	uint32_t life;
 	int group; /* of the partition */
 	uint64_t frozen_until;
+	uint64_t behind_ms; /* its clock stood still while the machine was suspended */
 	struct flock *core; /* in memory */
 	uint8_t *memory;    /* owned */
 	size_t memory_bytes;
@@ -118,13 +138,14 @@ struct fsim_agent {
 	int unsent[FSIM_AGENTS]; /* to that peer, of which the core has not heard yet */
 	struct fsim_conn conn[FSIM_CONNS];
 	uint32_t ops;
+	struct fsim_rules rules;
 	/* check.c */
 	uint64_t clock;
 	uint64_t exchange_since_ms, exchange_number;
 	bool exported, in_time; /* in_time: before merging was broken off */
 	float result[FSIM_PARAMS];
 	uint64_t merging_ms, exported_ms;
-	uint32_t knew;           /* peers it had heard of by then, a bit each */
+	uint32_t knew;           /* peers it could merge with by then, a bit each */
 	uint32_t exported_fault; /* how many faults had begun or ended by then */
 	uint8_t phase;
 	bool joins;         /* it has said so, and has to do it */
@@ -163,6 +184,7 @@ enum fsim_fault_kind {
 	FSIM_USER_LEAVE,
 	FSIM_USER_RETURN,
 	FSIM_LATE_JOIN,
+	FSIM_CRASH_DONOR, /* while a state goes out, and back at once */
 	FSIM_FAULT_KINDS
 };
 
@@ -227,6 +249,7 @@ enum fsim_entry_kind {
 	FSIM_END,     /* a: agent + 64 × connection, b: op: a transfer ends */
 	FSIM_FAULT,   /* a: number, b: 0 begins, 1 ends */
 	FSIM_STARTS,  /* a: agent: its process starts */
+	FSIM_DIES,    /* a: agent, b: its life: and starts again soon */
 };
 
 /* What has been reached: phase × event × faults under way. */
@@ -257,6 +280,7 @@ const char *fsim_event_name(int event); /* of enum flock_event_kind */
 /* world.c */
 void world_push(struct fsim *w, uint64_t after_ms, uint32_t kind, uint32_t a, uint32_t b);
 bool world_chance(struct fsim *w, double p);
+bool world_odd(struct fsim *w, double p); /* the same, while faults may be */
 uint64_t world_between(struct fsim *w, uint64_t low, uint64_t high); /* both included */
 uint32_t world_item(struct fsim *w, int to, uint8_t kind);
 struct fsim_item *world_get(struct fsim *w, uint32_t item);
@@ -307,8 +331,14 @@ void check_left(struct fsim *w, int i);
 void check_said(struct fsim *w, int i, const struct flock_say *s);
 void check_end(struct fsim *w);
 
+/* rules.c */
+void rules_start(struct fsim *w, int i, const struct flock_config *c);
+void rules_step(struct fsim *w, int i, const struct flock_view *v);
+void rules_sent(struct fsim *w, int i, int to, const struct exchange_message *m);
+
 /* script.c */
 void script_draw(struct fsim *w);
+void script_donates(struct fsim *w, int donor, uint64_t ms); /* a state goes out, for so long */
 void script_apply(struct fsim *w, uint32_t fault, bool end);
 
 #endif

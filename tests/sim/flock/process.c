@@ -28,7 +28,7 @@ static struct flock_config config_of(struct fsim *w, int i)
 	        .n_formats = 2,
 	        .exchange_bytes = {4 * (uint64_t)w->params, 2 * (uint64_t)w->params},
 	        .beta = 0.5f,
-	        .stale = 0.1,
+	        .stale = FSIM_STALE,
 	        .fresh = 20 * FSIM_BATCH,
 	        .join_ms = 3000,
 	        .merge_ms = FSIM_MERGE_MS,
@@ -100,7 +100,8 @@ void process_start(struct fsim *w, int i)
 	toy_open(w, i, &a->disk.now);
 	struct flock_config c = config_of(w, i);
 	take_memory(a, &c);
-	if (flock_init(&a->core, a->memory, a->memory_bytes, &c, w->now_ms, &e)) {
+	rules_start(w, i, &c);
+	if (flock_init(&a->core, a->memory, a->memory_bytes, &c, w->now_ms - a->behind_ms, &e)) {
 		fsim_fail(w, "agent %d does not start: %s", i, e.msg);
 		return;
 	}
@@ -276,7 +277,7 @@ static void carry_out(struct fsim *w, int i)
 void process_step(struct fsim *w, int i, struct flock_event *e)
 {
 	struct fsim_agent *g = &w->agent[i];
-	e->now_ms = w->now_ms;
+	e->now_ms = w->now_ms - g->behind_ms;
 	e->awake_ms = w->now_ms;
 	e->wall_s = w->now_ms / 1000;
 	flock_step(g->core, e, &w->actions);
@@ -287,6 +288,6 @@ void process_step(struct fsim *w, int i, struct flock_event *e)
 	g->disk.progress = flock_samples(g->core);
 	carry_out(w, i);
 	if (g->alive && g->wake_ms != UINT64_MAX)
-		world_push(w, g->wake_ms > w->now_ms ? g->wake_ms - w->now_ms : 0, FSIM_TIMER,
+		world_push(w, g->wake_ms > e->now_ms ? g->wake_ms - e->now_ms : 0, FSIM_TIMER,
 		        (uint32_t)i, ++g->timer);
 }

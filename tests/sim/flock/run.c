@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define QUIET_MS 120000 /* after the last fault; and what the run would take the slowest alone */
-#define SLOWEST_MS 200  /* a step */
+#define SLOWEST_MS 600  /* a step */
 
 void fsim_fail(struct fsim *w, const char *fmt, ...)
 {
@@ -54,7 +54,8 @@ static void open_world(struct fsim *w, const struct fsim_setup *s)
 	w->setup = *s;
 	rng_seed(&w->rng, s->seed, 11);
 	rng_seed(&w->noise, s->seed, 12);
-	w->n = (int)world_between(w, 2, world_chance(w, 0.1) ? FSIM_AGENTS : 6);
+	bool slow = world_chance(w, 0.2); /* a long run of a few: news have time to spread */
+	w->n = (int)world_between(w, 2, slow ? 4 : world_chance(w, 0.1) ? FSIM_AGENTS : 6);
 	if (s->n > 0)
 		w->n = s->n;
 	w->params = (int)world_between(w, 8, FSIM_PARAMS);
@@ -64,14 +65,18 @@ static void open_world(struct fsim *w, const struct fsim_setup *s)
 		/* Long, as those of a network are: training goes a part of their length. */
 		w->initial[p] = world_chance(w, 0.5) ? 1 : -1;
 		w->optimum[p] = w->initial[p] + (float)(0.1 * rng_normal(&w->rng));
-		w->elsewhere[p] = (float)(0.3 * rng_normal(&w->rng));
+		w->elsewhere[p] = (float)(1.0 * rng_normal(&w->rng));
 		w->way[p] = (float)(0.5 * rng_normal(&w->rng));
 	}
 	w->crash_action_agent = -1;
 	/* About half a minute of training for all together. */
 	w->total = FSIM_BATCH * (uint64_t)w->n * world_between(w, 150, 500);
 	w->faults_end_ms = world_between(w, 10000, 45000);
+	if (slow)
+		w->faults_end_ms *= 3;
 	open_agents(w);
+	for (int i = 0; i < w->n && slow; i++)
+		w->agent[i].toy.step_ms *= 3;
 	script_draw(w);
 }
 
@@ -101,9 +106,8 @@ static void deliver(struct fsim *w, uint32_t item)
 /* A process that stands still hears of it all later. */
 static bool frozen(struct fsim *w, const struct sim_entry *e)
 {
-	int who = e->kind == FSIM_DELIVER                         ? world_get(w, e->a)->to
-	          : e->kind == FSIM_TIMER || e->kind == FSIM_TURN ? (int)e->a
-	                                                          : -1;
+	bool own = e->kind == FSIM_TIMER || e->kind == FSIM_TURN || e->kind == FSIM_STARTS;
+	int who = e->kind == FSIM_DELIVER ? world_get(w, e->a)->to : own ? (int)e->a : -1;
 	if (who < 0 || w->agent[who].frozen_until <= w->now_ms)
 		return false;
 	world_push(w, w->agent[who].frozen_until - w->now_ms, e->kind, e->a, e->b);
@@ -139,6 +143,11 @@ static void handle(struct fsim *w, const struct sim_entry *e)
 		break;
 	case FSIM_STARTS:
 		process_start(w, (int)e->a);
+		break;
+	case FSIM_DIES:
+		if (w->agent[e->a].life == e->b)
+			process_kill(w, (int)e->a);
+		world_push(w, world_between(w, 50, 2500), FSIM_STARTS, e->a, 0);
 		break;
 	}
 }

@@ -19,7 +19,8 @@ static const char *const names[FSIM_FAULT_KINDS] = {[FSIM_PARTITION] = "partitio
         [FSIM_USER_PAUSE] = "user-pause",
         [FSIM_USER_LEAVE] = "user-leave",
         [FSIM_USER_RETURN] = "user-return",
-        [FSIM_LATE_JOIN] = "late-join"};
+        [FSIM_LATE_JOIN] = "late-join",
+        [FSIM_CRASH_DONOR] = "crash-donor"};
 
 const char *fsim_fault_name(int kind)
 {
@@ -35,31 +36,38 @@ const char *fsim_event_name(int event)
 	return event_names[event];
 }
 
-/* How long all together take for the run. */
-static uint64_t run_ms(const struct fsim *w)
+/* How long all together take for the run; without that one (−1: with all). */
+static uint64_t run_ms(const struct fsim *w, int without)
 {
 	double per_ms = 0;
 	for (int i = 0; i < w->n; i++)
-		per_ms += FSIM_BATCH / (1.125 * w->agent[i].toy.step_ms);
+		if (i != without)
+			per_ms += FSIM_BATCH / (1.125 * w->agent[i].toy.step_ms);
 	return (uint64_t)((double)w->total / per_ms);
 }
 
 static bool dies(int kind)
 {
 	return (kind >= FSIM_CRASH && kind <= FSIM_STALE_DISK) || kind == FSIM_USER_RETURN ||
-	       kind == FSIM_LATE_JOIN;
+	       kind == FSIM_LATE_JOIN || kind == FSIM_CRASH_DONOR;
 }
 
 /* Some take longer than others. */
 static void stretch(struct fsim *w, struct fsim_fault *f)
 {
-	uint64_t run = run_ms(w);
-	if (f->kind == FSIM_TWO_FLOCKS) {
-		f->from_ms = world_between(w, 1000, 5000);
-		f->to_ms = f->from_ms + world_between(w, run / 4, run);
-	} else if (f->kind == FSIM_SLEEP) {
-		f->from_ms = world_between(w, 300, world_chance(w, 0.4) ? 3000 : 2000 + run / 2);
-		f->to_ms = 2000 + run + world_between(w, 0, run / 2);
+	uint64_t run = run_ms(w, -1), rest = run_ms(w, f->who);
+	if (f->kind == FSIM_TWO_FLOCKS) { /* they meet while there is something left to train */
+		f->from_ms = world_chance(w, 0.6) ? 1 : world_between(w, 1000, 5000);
+		f->to_ms = f->from_ms + world_between(w, run / 4, run * 3 / 4);
+	} else if (f->kind == FSIM_SLEEP && world_chance(w, 0.3)) { /* while it looks for peers */
+		f->from_ms = world_between(w, 100, 2500);
+		f->to_ms = f->from_ms + world_between(w, 2000, run);
+	} else if (f->kind == FSIM_SLEEP) { /* for most of the run, or until just after it */
+		bool after = world_chance(w, 0.5);
+		f->from_ms = world_between(w, 1000, 2000 + run / 3);
+		f->to_ms = after ? rest + world_between(w, 0, 8000)
+		                 : f->from_ms + world_between(w, run / 5, rest);
+		f->to_ms = f->to_ms > f->from_ms ? f->to_ms : f->from_ms + 1;
 	}
 	if ((f->kind == FSIM_FULL_QUEUES || f->kind == FSIM_FULL_DISK) && world_chance(w, 0.5))
 		f->to_ms = run + world_between(w, 5000, 20000); /* when results are written */
@@ -112,6 +120,37 @@ static void start_soon(struct fsim *w, int i)
 		world_push(w, 1, FSIM_STARTS, (uint32_t)i, 0);
 }
 
+/* Many die at once, and come back at once: they all want a state. */
+static void storm(struct fsim *w, const struct fsim_fault *f, bool ends)
+{
+	for (int i = 1; i < w->n; i++)
+		if (i == f->who || (f->from_ms % 3 == 0 && i > w->n / 3)) {
+			if (ends)
+				start_soon(w, i);
+			else
+				process_kill(w, i);
+		}
+}
+
+void script_donates(struct fsim *w, int donor, uint64_t ms)
+{
+	if (w->active & 1u << FSIM_CRASH_DONOR && world_chance(w, 0.5))
+		world_push(w, world_between(w, 0, ms), FSIM_DIES, (uint32_t)donor,
+		        w->agent[donor].life);
+}
+
+/* A process that stands still; or a machine, whose clock stands still as well. */
+static void freeze(struct fsim *w, const struct fsim_fault *f)
+{
+	struct fsim_agent *a = &w->agent[f->who];
+	uint64_t from = a->frozen_until > w->now_ms ? a->frozen_until : w->now_ms;
+	if (f->to_ms <= from)
+		return;
+	if (f->from_ms % 2)
+		a->behind_ms += f->to_ms - from;
+	a->frozen_until = f->to_ms;
+}
+
 static void begin(struct fsim *w, const struct fsim_fault *f)
 {
 	struct fsim_agent *a = &w->agent[f->who];
@@ -123,7 +162,7 @@ static void begin(struct fsim *w, const struct fsim_fault *f)
 		break;
 	case FSIM_TWO_FLOCKS:
 		for (int i = 0; i < w->n; i++)
-			w->agent[i].group = i % 2;
+			w->agent[i].group = f->who % 2 ? i % 3 == 1 : i % 2;
 		w->together_ms = UINT64_MAX / 2;
 		break;
 	case FSIM_CRASH_ACTION:
@@ -132,7 +171,12 @@ static void begin(struct fsim *w, const struct fsim_fault *f)
 		break;
 	case FSIM_FREEZE:
 	case FSIM_SLEEP:
-		a->frozen_until = f->to_ms;
+		freeze(w, f);
+		break;
+	case FSIM_LATE_JOIN:
+		storm(w, f, false);
+		break;
+	case FSIM_CRASH_DONOR:
 		break;
 	case FSIM_SLOW:
 		a->toy.step_ms *= 8;
@@ -207,8 +251,10 @@ static void end(struct fsim *w, const struct fsim_fault *f)
 		break;
 	case FSIM_CRASH:
 	case FSIM_USER_RETURN:
-	case FSIM_LATE_JOIN:
 		start_soon(w, f->who);
+		break;
+	case FSIM_LATE_JOIN:
+		storm(w, f, true);
 		break;
 	default:
 		break;

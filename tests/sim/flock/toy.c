@@ -251,7 +251,7 @@ static void finish(struct fsim *w, int i)
 	uint32_t item = world_item(w, i, FLOCK_EVENT_DONE);
 	t->done = true;
 	world_get(w, item)->e.done.clock = t->samples + t->others;
-	answer(w, item, 3);
+	answer(w, item, world_odd(w, 0.3) ? world_between(w, 3, 400) : 3);
 }
 
 void toy_turn(struct fsim *w, int i, uint32_t turn)
@@ -293,5 +293,5 @@ void toy_measure(struct fsim *w, int i, uint8_t slot)
 	}
 	sketch_of(w, y, &x->sketch);
 	x->e.measured.sketch = &x->sketch;
-	world_later(w, item, world_between(w, 1, 10));
+	world_later(w, item, world_between(w, 1, world_odd(w, 0.05) ? 600 : 10));
 }

@@ -19,6 +19,11 @@ bool world_chance(struct fsim *w, double p)
 	return p > 0 && rng_f64(&w->rng) < p;
 }
 
+bool world_odd(struct fsim *w, double p)
+{
+	return w->now_ms < w->faults_end_ms && w->n_faults > 0 && world_chance(w, p);
+}
+
 uint64_t world_between(struct fsim *w, uint64_t low, uint64_t high)
 {
 	return low + rng_below(&w->rng, high - low + 1);
@@ -255,6 +260,8 @@ void world_post(
 {
 	int k = world_find(w, to);
 	bool sent = false;
+	if (k >= 0)
+		rules_sent(w, from, k, m);
 	/* What comes after a message that could not be queued is not sent either, until the core
 	 * has heard of it: a peer would take what is left for malice. */
 	if (k >= 0 && w->agent[from].unsent[k] == 0 && !world_chance(w, w->full_chance)) {

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+/* The rules of gossip/README.md, seen from outside: by what an agent was told, has sent and said.
+ *
+ * Staleness is counted once more here, a little more leniently than the core does: whoever is stale
+ * by this account must know it. */
+#include "tests/sim/flock/flock_sim.h"
+
+#include <string.h>
+
+#define SLEPT_MS 1000
+#define SLEPT_LONG_MS 5000
+#define SEEN_MS 700
+#define NEWS_MS 30000  /* in which what was trained is known to all */
+#define STALE_MS 2500  /* that an idle agent may be stale and train: buffers come free late */
+#define CUT_OFF_MS 500 /* without a candidate */
+#define JOIN_MS 12000  /* the longest wait of a join, transfers and our own learner left out */
+#define CONN_MS 60000  /* the longest life of a connection that nobody uses */
+#define BACKOFF_MS 500 /* the shortest */
+#define OFFER_MS 4200
+#define LENIENT 1.3 /* the core looks at the clock ten times a second only */
+
+static struct fsim_rules *rules_of(struct fsim *w, int i)
+{
+	return &w->agent[i].rules;
+}
+
+void rules_start(struct fsim *w, int i, const struct flock_config *c)
+{
+	struct fsim_rules *r = rules_of(w, i);
+	uint64_t samples = r->samples;
+	memset(r, 0, sizeof *r);
+	r->samples = samples;
+	r->others = c->others;
+	r->own = c->samples + c->samples_before;
+	r->at_ms = r->join_ms = w->now_ms;
+	r->alone = c->alone;
+}
+
+static bool stale(const struct fsim *w, const struct fsim_rules *r, uint64_t others, uint64_t own)
+{
+	uint64_t missed = others > r->others ? others - r->others : 0;
+	return (double)missed > LENIENT * FSIM_STALE * (double)w->total && missed > own - r->own;
+}
+
+/* ---- what was said */
+
+static void said_exchange(struct fsim *w, int i, const struct exchange_result *x)
+{
+	struct fsim_rules *r = rules_of(w, i);
+	int with = world_find(w, &x->peer);
+	bool failed = x->outcome == OUTCOME_TIMEOUT || x->outcome == OUTCOME_BROKEN ||
+	              x->outcome == OUTCOME_BAD || x->outcome == OUTCOME_ONE_SIDED;
+	bool done = x->outcome == OUTCOME_EXCHANGED;
+	if (done && !x->late && r->snapshot_others > r->others) {
+		r->others = r->snapshot_others;
+		r->own = r->snapshot_own;
+		if (r->snapshot_ms > r->woke_ms)
+			r->apart_ms = 0;
+	}
+	if (failed || done)
+		r->failed_ms[with] = failed ? w->now_ms : 0;
+	r->offer_ms = w->now_ms;
+	if (w->n_faults == 0 && (x->outcome == OUTCOME_TIMEOUT || x->outcome == OUTCOME_ONE_SIDED))
+		fsim_fail(w, "agent %d: an exchange with %d is %s, and nothing was wrong", i, with,
+		        exchange_outcome_text(x->outcome));
+	if (x->outcome == OUTCOME_CROSSED &&
+	        memcmp(&w->agent[i].id, &x->peer, sizeof x->peer) < 0)
+		fsim_fail(w, "agent %d gives way to the higher id", i);
+}
+
+static void said(struct fsim *w, int i, const struct flock_say *s, const struct flock_view *v)
+{
+	struct fsim_rules *r = rules_of(w, i);
+	uint64_t own = flock_samples(w->agent[i].core), others = v->clock - own;
+	switch (s->code) {
+	case SAY_EXCHANGE:
+		said_exchange(w, i, s->result);
+		break;
+	case SAY_JOINED:
+		r->joined = true;
+		break;
+	case SAY_JOIN_NOBODY:
+	case SAY_NO_RESULT:
+		r->gave_up = true;
+		break;
+	case SAY_PHASE:
+		if (r->phase == FLOCK_LOOKING && s->a != FLOCK_LEAVING && r->looks_ms != 0 &&
+		        w->now_ms < r->looks_ms + SEEN_MS - 100)
+			fsim_fail(w, "agent %d goes by what it saw before it slept", i);
+		if (r->phase == FLOCK_JOINING && s->a != FLOCK_LEAVING && !r->joined) {
+			if (!r->gave_up)
+				fsim_fail(w, "agent %d is %s while it joins", i,
+				        flock_phase_text((enum flock_phase)s->a));
+			if (v->clock >= w->total && stale(w, r, others, own))
+				fsim_fail(w, "agent %d has no part of the run's end, and is %s", i,
+				        flock_phase_text((enum flock_phase)s->a));
+		}
+		if (r->stale && s->a == FLOCK_MERGING)
+			fsim_fail(w, "agent %d is stale, and merges", i);
+		if (r->phase <= FLOCK_JOINING && s->a != FLOCK_JOINING) {
+			r->others = others;
+			r->own = own;
+			r->apart_ms = 0;
+		}
+		r->joined = r->gave_up = false;
+		r->phase = (uint8_t)s->a;
+		break;
+	default:
+		break;
+	}
+	if (s->code >= SAY_JOIN_ASKING && s->code <= SAY_JOINED)
+		r->join_ms = w->now_ms;
+}
+
+/* ---- time */
+
+static void follow(struct fsim *w, int i, const struct flock_view *v)
+{
+	struct fsim_rules *r = rules_of(w, i);
+	uint64_t own = flock_samples(w->agent[i].core), others = v->clock - own;
+	uint64_t gap = w->now_ms - r->at_ms;
+	if (gap > SLEPT_MS) {
+		r->woke_ms = r->apart_ms = r->stale_ms = r->lonely_ms = r->join_ms = w->now_ms;
+		w->agent[i].exchange_since_ms = w->now_ms;
+		for (int k = 0; k < FSIM_CONNS; k++)
+			w->agent[i].conn[k].since_ms = w->now_ms;
+	}
+	if (gap > SLEPT_LONG_MS && v->phase == FLOCK_LOOKING)
+		r->looks_ms = w->now_ms;
+	if (v->candidates > 0 || (others == 0 && r->alone))
+		r->lonely_ms = w->now_ms;
+	if (w->now_ms - r->lonely_ms > CUT_OFF_MS)
+		r->apart_ms = w->now_ms;
+	if (v->phase == FLOCK_TRAINING && others > r->known &&
+	        (r->apart_ms == 0 || w->now_ms >= r->apart_ms + NEWS_MS)) {
+		r->others += others - r->known;
+		r->own = own;
+	}
+	r->known = others;
+	r->at_ms = w->now_ms;
+}
+
+static void check_stale(struct fsim *w, int i, const struct flock_view *v)
+{
+	struct fsim_rules *r = rules_of(w, i);
+	r->was_stale = r->stale; /* what comes with an offer is believed after it is judged */
+	r->stale = v->phase == FLOCK_TRAINING && stale(w, r, r->known, r->samples);
+	if (!r->stale || v->exchange_state != EXCHANGE_IDLE)
+		r->stale_ms = w->now_ms;
+	if (w->now_ms - r->stale_ms > STALE_MS)
+		fsim_fail(w, "agent %d is stale, and trains on", i);
+}
+
+/* A join waits for a donor's answer, or its connection, for so long at most. */
+static void check_join(struct fsim *w, int i, const struct flock_view *v)
+{
+	struct fsim_rules *r = rules_of(w, i);
+	if (v->phase != FLOCK_JOINING || w->agent[i].owner[SLOT_FETCHED] != OWNER_NONE)
+		r->join_ms = w->now_ms;
+	if (w->now_ms - r->join_ms > JOIN_MS)
+		fsim_fail(w, "agent %d waits for a donor for ever", i);
+}
+
+static void check_conns(struct fsim *w, int i)
+{
+	for (int k = 0; k < FSIM_CONNS; k++) {
+		const struct fsim_conn *c = &w->agent[i].conn[k];
+		if (c->exchange && !c->started && w->now_ms - c->since_ms > CONN_MS)
+			fsim_fail(w, "agent %d neither uses nor closes a connection", i);
+	}
+}
+
+/* An offer is answered soon, or given up. */
+static void check_waits(struct fsim *w, int i, const struct flock_view *v)
+{
+	struct fsim_rules *r = rules_of(w, i);
+	if (v->exchange_state != EXCHANGE_OFFERED || w->now_ms - r->at_ms > SLEPT_MS)
+		r->offer_ms = w->now_ms;
+	if (w->now_ms - r->offer_ms > OFFER_MS)
+		fsim_fail(w, "agent %d waits for an answer for ever", i);
+	bool settles = v->exchange_state >= EXCHANGE_COMMITTED &&
+	               v->exchange_state != EXCHANGE_APPLYING;
+	if (!settles || w->now_ms - r->at_ms > SLEPT_MS)
+		r->settle_ms = w->now_ms;
+	if (w->now_ms - r->settle_ms > 2 * EXCHANGE_HOLD_MS)
+		fsim_fail(w, "agent %d keeps the place of an unsettled exchange", i);
+}
+
+void rules_step(struct fsim *w, int i, const struct flock_view *v)
+{
+	struct fsim_rules *r = rules_of(w, i);
+	uint64_t own = flock_samples(w->agent[i].core);
+	bool merged = false;
+	if (own < r->samples)
+		fsim_fail(w, "agent %d has trained %llu samples, and says %llu", i,
+		        (unsigned long long)r->samples, (unsigned long long)own);
+	r->samples = own;
+	check_waits(w, i, v);
+	follow(w, i, v);
+	for (int k = 0; k < w->actions.n_says; k++) {
+		const struct flock_say *s = &w->actions.say[k];
+		said(w, i, s, v);
+		merged = merged || (s->code == SAY_EXCHANGE && s->result->final);
+	}
+	for (int k = 0; k < w->actions.n_actions; k++)
+		if (w->actions.action[k].kind == FLOCK_DO_SNAPSHOT) {
+			r->snapshot_ms = w->now_ms;
+			r->snapshot_others = r->known;
+			r->snapshot_own = own;
+		}
+	if (merged && v->radius > 0 && r->radius > 0 && v->radius < r->radius)
+		fsim_fail(w, "agent %d: a merge round makes the radius smaller", i);
+	r->radius = v->radius;
+	check_stale(w, i, v);
+	check_join(w, i, v);
+	check_conns(w, i);
+}
+
+/* ---- what is sent */
+
+static void sent_offer(struct fsim *w, int i, int to, const struct exchange_terms *t)
+{
+	struct fsim_rules *r = rules_of(w, i);
+	bool merging = r->phase == FLOCK_MERGING;
+	if (t->final != merging)
+		fsim_fail(w, "agent %d offers a merge round while it is %s", i,
+		        flock_phase_text((enum flock_phase)r->phase));
+	if (t->final && (t->format != 0 || t->mode != EXCHANGE_PAIR || t->beta != 0.5f))
+		fsim_fail(w, "agent %d offers a merge round that is not exact", i);
+	if (r->failed_ms[to] != 0 && w->now_ms < r->failed_ms[to] + BACKOFF_MS)
+		fsim_fail(w, "agent %d asks %d again at once, which has failed", i, to);
+}
+
+void rules_sent(struct fsim *w, int i, int to, const struct exchange_message *m)
+{
+	struct fsim_rules *r = rules_of(w, i);
+	const struct fsim_agent *g = &w->agent[i];
+	if ((m->kind == EXCHANGE_OFFER || m->kind == EXCHANGE_ACCEPT) && r->was_stale)
+		fsim_fail(w, "agent %d is stale, and %s an exchange", i,
+		        m->kind == EXCHANGE_OFFER ? "offers" : "accepts");
+	if (m->kind == EXCHANGE_OFFER)
+		sent_offer(w, i, to, &m->terms);
+	if (m->kind == EXCHANGE_GIFT &&
+	        (r->phase < FLOCK_TRAINING || r->phase >= FLOCK_LEAVING ||
+	                (g->toy.step == 0 && g->adoptions == 0)))
+		fsim_fail(w, "agent %d has nothing to give, and gives it: it is %s", i,
+		        flock_phase_text((enum flock_phase)r->phase));
+}
