@@ -26,6 +26,7 @@ libsimflock_a_SOURCES = \
 	tests/sim/flock/bulk.c \
 	tests/sim/flock/check.c \
 	tests/sim/flock/flock_sim.h \
+	tests/sim/flock/liar.c \
 	tests/sim/flock/process.c \
 	tests/sim/flock/rules.c \
 	tests/sim/flock/run.c \

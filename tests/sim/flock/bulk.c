@@ -188,6 +188,7 @@ void bulk_transfer(struct fsim *w, int i, const struct flock_action *a)
 		memcpy(c->data, g->donated + a->transfer.offset, c->n_data * sizeof(float));
 		c->tag = g->tag;
 	}
+	liar_data(w, i, c);
 	run(w, i, c);
 }
 

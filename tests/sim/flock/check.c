@@ -41,6 +41,8 @@ void check_applied(struct fsim *w, int i, const struct flock_action *a)
 	struct fsim_agent *g = &w->agent[i];
 	struct fsim_truth *t = truth_of(w, i, &a->peer, a->exchange);
 	int s = t->who[0] == i ? 0 : 1;
+	if (liar_said(w, a->exchange) && i != w->liar)
+		fsim_fail(w, "agent %d applies what a liar sent", i);
 	if (t->applied[s])
 		fsim_fail(w, "agent %d applies one exchange twice", i);
 	t->applied[s] = true;
@@ -187,7 +189,8 @@ static void check_quarantines(struct fsim *w, int i, const struct flock_view *v)
 		int who = world_find(w, &p->id);
 		bool back = w->agent[who].life > 1 && strstr(p->reason, "something else");
 		bool met = parted && strstr(p->reason, "no model of this flock");
-		if (p->quarantine_ms > w->now_ms - w->agent[i].behind_ms && !back && !met)
+		if (p->quarantine_ms > w->now_ms - w->agent[i].behind_ms && !back && !met &&
+		        who != w->liar)
 			fsim_fail(w, "agent %d has quarantined %d, which is honest: %s", i, who,
 			        p->reason);
 	}
@@ -207,7 +210,9 @@ void check_step(struct fsim *w, int i, const struct flock_event *e)
 	if (v.counts.adoptions > g->adoptions || v.counts.adoptions + 1 < g->adoptions)
 		fsim_fail(w, "agent %d has adopted %llu states, and says %llu", i,
 		        (unsigned long long)g->adoptions, (unsigned long long)v.counts.adoptions);
-	if (v.clock > w->trained)
+	/* A liar's word counts for a little. */
+	double most = (double)w->trained + (w->liar < 0 ? 0 : FSIM_STALE * (double)w->total);
+	if ((double)v.clock > most)
 		fsim_fail(w, "agent %d: the run's clock says %llu, and %llu samples are trained", i,
 		        (unsigned long long)v.clock, (unsigned long long)w->trained);
 	rules_step(w, i, &v);
@@ -246,6 +251,13 @@ void check_said(struct fsim *w, int i, const struct flock_say *s)
 	}
 	if (s->code == SAY_PHASE && s->a == FLOCK_MERGING)
 		w->agent[i].merging_ms = w->now_ms;
+	if (s->code == SAY_JOIN_TAKEN && liar_gave(w, i)) {
+		w->spoiled = true; /* by one witness nobody can tell */
+		if (s->b >= 2)
+			fsim_fail(w, "agent %d takes a liar's state", i);
+	}
+	if (s->code == SAY_ALL_UNLIKE && i != w->stranger && w->n_faults == 0)
+		fsim_fail(w, "agent %d ends for one stranger", i);
 	if (s->code == SAY_NO_RESULT)
 		w->no_results++;
 	if (s->code != SAY_APART)
@@ -275,7 +287,7 @@ static void check_stale(struct fsim *w, int i)
 		end[p] = toy_optimum(w, p, w->total);
 	double off = norm(w, w->agent[i].result, end), way = norm(w, w->way, NULL);
 	/* Flocks that meet just before the end have had no time to come together. */
-	if (w->now_ms < w->together_ms + TOGETHER_MS || w->setup.still)
+	if (w->now_ms < w->together_ms + TOGETHER_MS || w->setup.still || liar_is_odd(w, i))
 		return;
 	if (off > STALE_MOST * way)
 		fsim_fail(w, "agent %d exports a model that is %.2f of the run's way off", i,
@@ -335,6 +347,9 @@ void check_end(struct fsim *w)
 		        (double)w->trained / (double)w->total);
 	if (w->setup.still)
 		check_sum(w);
+	if (w->stranger >= 0 && w->n_faults == 0 &&
+	        w->agent[w->stranger].exit_code != ERR_MISMATCH)
+		fsim_fail(w, "the stranger %d does not end", w->stranger);
 	for (int i = 0; i < w->n; i++) {
 		struct fsim_agent *a = &w->agent[i];
 		if (a->alive) {
@@ -351,7 +366,8 @@ void check_end(struct fsim *w)
 			                           ? a->exported_ms - b->exported_ms
 			                           : b->exported_ms - a->exported_ms;
 			/* Those who cannot meet need not agree. */
-			if (!(a->knew >> k & 1) || !(b->knew >> i & 1) ||
+			if (liar_is_odd(w, i) || liar_is_odd(w, k) || !(a->knew >> k & 1) ||
+			        !(b->knew >> i & 1) ||
 			        (!a->dialable && !b->dialable))
 				continue;
 			if (!a->in_time || !b->in_time || between > 2000 ||

@@ -12,6 +12,7 @@
  *     process.c  an agent: what a core's actions set off; life, death and disk
  *     check.c    the truth about each exchange, and the invariants
  *     rules.c    the core's rules, seen from outside
+ *     liar.c     agents that do not belong here
  *     script.c   the script of a seed: what goes wrong, and when
  *     run.c      one seed from start to verdict */
 #ifndef DUNLIN_TESTS_SIM_FLOCK_FLOCK_SIM_H
@@ -31,6 +32,7 @@
 #define FSIM_BATCH 32
 #define FSIM_MERGE_MS 20000
 #define FSIM_STALE 0.1 /* of the run */
+#define FSIM_LIES 64   /* that are remembered */
 
 /* What the world holds for later: an event of a core, with all that it borrows. */
 struct fsim_item {
@@ -106,6 +108,8 @@ struct fsim_rules {
 	uint64_t snapshot_ms, snapshot_others, snapshot_own;
 	uint64_t failed_ms[FSIM_AGENTS]; /* the last exchange with that one */
 	double radius;
+	double tokens[FSIM_AGENTS]; /* exchanges that each may still begin with us */
+	uint64_t tokens_ms[FSIM_AGENTS];
 	uint8_t phase;
 	bool alone, stale, was_stale, joined, gave_up;
 };
@@ -210,6 +214,11 @@ struct fsim {
 	int n, params;
 	size_t group_end[FSIM_GROUPS];
 	uint64_t total;
+	struct manifest manifest;
+	int liar, stranger; /* −1: none */
+	bool stranger_lies, spoiled;
+	uint64_t lie[FSIM_LIES], n_lies; /* by exchange */
+	double peer_rate, cap;           /* cap: bytes a second of upload; 0: none */
 	float optimum[FSIM_PARAMS];   /* at the beginning of the run */
 	float way[FSIM_PARAMS];       /* how far the optimum moves until its end */
 	float elsewhere[FSIM_PARAMS]; /* how far it is from there for the other side */
@@ -335,6 +344,15 @@ void check_end(struct fsim *w);
 void rules_start(struct fsim *w, int i, const struct flock_config *c);
 void rules_step(struct fsim *w, int i, const struct flock_view *v);
 void rules_sent(struct fsim *w, int i, int to, const struct exchange_message *m);
+
+/* liar.c */
+void liar_draw(struct fsim *w);
+bool liar_is_odd(const struct fsim *w, int i); /* one of the two */
+bool liar_said(const struct fsim *w, uint64_t exchange);
+bool liar_gave(const struct fsim *w, int i); /* what that one has fetched */
+void liar_message(struct fsim *w, int from, struct exchange_message *m);
+void liar_data(struct fsim *w, int from, struct fsim_conn *c);
+void liar_record(struct fsim *w, struct gossip_message *m);
 
 /* script.c */
 void script_draw(struct fsim *w);

@@ -13,17 +13,12 @@ static struct flock_config config_of(struct fsim *w, int i)
 	const struct fsim_checkpoint *c = &a->disk.now;
 	struct flock_config f = {.learner = true,
 	        .alone = i == 0 && a->life == 1,
-	        .manifest = {.run = 1,
-	                .model = 2,
-	                .init = 3,
-	                .count = (uint64_t)w->params,
-	                .total = w->total,
-	                .formats = 3},
+	        .manifest = w->manifest,
 	        .n_groups = FSIM_GROUPS,
 	        .vectors = FSIM_VECTORS,
 	        .evaluates = w->setup.seed % 2,
 	        .resumed = c->there,
-	        .peer_rate = 50,
+	        .peer_rate = w->peer_rate,
 	        .format = (uint8_t)(w->setup.seed / 2 % 2),
 	        .n_formats = 2,
 	        .exchange_bytes = {4 * (uint64_t)w->params, 2 * (uint64_t)w->params},
@@ -43,6 +38,7 @@ static struct flock_config config_of(struct fsim *w, int i)
 	        .delta = 0.1,
 	        .silence_ms = 5000,
 	        .exchange_bytes = f.exchange_bytes[f.format],
+	        .cap_bytes_per_s = w->cap,
 	        .seed = rng_u64(&w->rng)};
 	f.membership = (struct gossip_config){.profile = gossip_lan,
 	        .self = a->id,
@@ -55,6 +51,8 @@ static struct flock_config config_of(struct fsim *w, int i)
 	        .protocol_max = 1,
 	        .n_seeds = i > 0 || a->life > 1 ? 2 : 0,
 	        .members_max = 64};
+	if (i == w->stranger)
+		f.manifest.init++;
 	if (c->there) {
 		f.step = c->step;
 		f.samples = c->samples;

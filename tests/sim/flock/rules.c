@@ -54,12 +54,22 @@ static void said_exchange(struct fsim *w, int i, const struct exchange_result *x
 	if (done && !x->late && r->snapshot_others > r->others) {
 		r->others = r->snapshot_others;
 		r->own = r->snapshot_own;
-		if (r->snapshot_ms > r->woke_ms)
+		if (r->snapshot_ms >= r->woke_ms)
 			r->apart_ms = 0;
 	}
 	if (failed || done)
 		r->failed_ms[with] = failed ? w->now_ms : 0;
 	r->offer_ms = w->now_ms;
+	if (x->code == ERR_NONFINITE || x->code == ERR_FORMAT) {
+		struct flock_view v;
+		flock_view(w->agent[i].core, &v);
+		const struct partner *p = partners_find(v.partners, &x->peer);
+		if (!p || p->quarantine_ms <= w->now_ms - w->agent[i].behind_ms)
+			fsim_fail(w, "agent %d does not quarantine %d, which sent what is none", i,
+			        with);
+	}
+	if (x->outcome == OUTCOME_UNLIKE && i != w->stranger && with != w->stranger)
+		fsim_fail(w, "agent %d believes that %d differs", i, with);
 	if (w->n_faults == 0 && (x->outcome == OUTCOME_TIMEOUT || x->outcome == OUTCOME_ONE_SIDED))
 		fsim_fail(w, "agent %d: an exchange with %d is %s, and nothing was wrong", i, with,
 		        exchange_outcome_text(x->outcome));
@@ -231,6 +241,31 @@ static void sent_offer(struct fsim *w, int i, int to, const struct exchange_term
 		fsim_fail(w, "agent %d asks %d again at once, which has failed", i, to);
 }
 
+/* A peer begins only so many exchanges a second with us. */
+static void check_rate(struct fsim *w, int i, int with)
+{
+	struct fsim_rules *r = rules_of(w, i);
+	double most = w->peer_rate < 4 ? 4 : w->peer_rate;
+	double since = (double)(w->now_ms - r->tokens_ms[with]) / 1000;
+	double tokens = r->tokens_ms[with] ? r->tokens[with] + w->peer_rate * since : most;
+	r->tokens_ms[with] = w->now_ms;
+	r->tokens[with] = (tokens < most ? tokens : most) - 1;
+	if (r->tokens[with] < -0.1)
+		fsim_fail(w, "agent %d lets %d begin too many exchanges", i, with);
+}
+
+/* What is begun while it trains keeps to the upload cap. */
+static void check_cap(struct fsim *w, int i)
+{
+	const struct fsim_agent *g = &w->agent[i];
+	struct flock_view v;
+	if (w->cap <= 0)
+		return;
+	flock_view(g->core, &v);
+	if (gate_view(v.gate, w->now_ms - g->behind_ms).cap_left < 2.0 * w->params)
+		fsim_fail(w, "agent %d begins what its upload cap has no room for", i);
+}
+
 void rules_sent(struct fsim *w, int i, int to, const struct exchange_message *m)
 {
 	struct fsim_rules *r = rules_of(w, i);
@@ -238,6 +273,14 @@ void rules_sent(struct fsim *w, int i, int to, const struct exchange_message *m)
 	if ((m->kind == EXCHANGE_OFFER || m->kind == EXCHANGE_ACCEPT) && r->was_stale)
 		fsim_fail(w, "agent %d is stale, and %s an exchange", i,
 		        m->kind == EXCHANGE_OFFER ? "offers" : "accepts");
+	if ((m->kind == EXCHANGE_ACCEPT || m->kind == EXCHANGE_GIFT) &&
+	        (i == w->stranger) != (to == w->stranger))
+		fsim_fail(w, "agent %d has another manifest than %d, and takes its offer", i, to);
+	if (m->kind == EXCHANGE_ACCEPT)
+		check_rate(w, i, to);
+	if ((m->kind == EXCHANGE_ACCEPT || m->kind == EXCHANGE_OFFER) && !m->terms.final &&
+	        r->phase == FLOCK_TRAINING)
+		check_cap(w, i);
 	if (m->kind == EXCHANGE_OFFER)
 		sent_offer(w, i, to, &m->terms);
 	if (m->kind == EXCHANGE_GIFT &&

@@ -74,6 +74,16 @@ static void open_world(struct fsim *w, const struct fsim_setup *s)
 	w->faults_end_ms = world_between(w, 10000, 45000);
 	if (slow)
 		w->faults_end_ms *= 3;
+	w->manifest = (struct manifest){.run = 1,
+	        .model = 2,
+	        .init = 3,
+	        .count = (uint64_t)w->params,
+	        .total = w->total,
+	        .formats = 3};
+	w->peer_rate = world_chance(w, 0.1) ? 2 : 50;
+	if (world_chance(w, 0.1))
+		w->cap = 4.0 * w->params; /* one exchange a second */
+	liar_draw(w);
 	open_agents(w);
 	for (int i = 0; i < w->n && slow; i++)
 		w->agent[i].toy.step_ms *= 3;
@@ -168,14 +178,14 @@ struct fsim_result fsim_seed(const struct fsim_setup *s)
 	struct fsim_result r = {0};
 	open_world(w, s);
 	uint64_t until = w->faults_end_ms + QUIET_MS + w->total / FSIM_BATCH * SLOWEST_MS;
-	while (!w->failure[0] && queue_pop(&w->queue, &e) && e.at_ms <= until) {
+	while (!w->failure[0] && !w->spoiled && queue_pop(&w->queue, &e) && e.at_ms <= until) {
 		w->now_ms = e.at_ms;
 		if (!frozen(w, &e))
 			handle(w, &e);
 		if (w->now_ms > w->faults_end_ms && !anybody(w))
 			break;
 	}
-	if (!w->failure[0])
+	if (!w->failure[0] && !w->spoiled)
 		check_end(w);
 	r.failed = w->failure[0] != '\0';
 	snprintf(r.failure, sizeof r.failure, "seed %llu, %d agents: %s",

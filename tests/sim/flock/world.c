@@ -244,6 +244,7 @@ void world_gossip(struct fsim *w, int from, const struct gossip_send *s)
 	struct fsim_item *x = world_get(w, item);
 	struct gossip_event *g = &x->e.membership;
 	copy_gossip(&x->gossip, &s->message);
+	liar_record(w, &x->gossip);
 	g->kind = EVENT_RECEIVED;
 	g->received.from = w->agent[from].id;
 	g->received.address = w->agent[from].addr;
@@ -268,6 +269,7 @@ void world_post(
 		uint32_t item = world_item(w, k, FLOCK_EVENT_MESSAGE);
 		struct fsim_item *x = world_get(w, item);
 		x->exchange = *m;
+		liar_message(w, from, &x->exchange);
 		x->e.peer = w->agent[from].id;
 		x->e.message = &x->exchange;
 		sent = post(w, from, item);
