@@ -126,8 +126,9 @@ static void run(struct fsim *w, int i, struct fsim_conn *c)
 		world_push(w, deadline, FSIM_END, (uint32_t)i + 64 * number(a, c), c->op);
 		return;
 	}
-	bool breaks = world_chance(w, w->bulk_break_chance) || !world_reaches(w, i, c->with);
 	bool state = c->how.use != USE_EXCHANGE;
+	bool breaks = world_chance(w, w->bulk_break_chance) || !world_reaches(w, i, c->with) ||
+	              world_odd(w, state ? 0.2 : 0.01);
 	uint64_t most = world_odd(w, state ? 0.2 : 0.02) ? (state ? 30000 : 4000) : 300;
 	uint64_t ms = world_between(w, 5, most);
 	struct fsim_conn *end[2] = {c, d};

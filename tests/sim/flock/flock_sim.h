@@ -88,7 +88,7 @@ enum fsim_owner { OWNER_NONE, OWNER_LEARNER, OWNER_TRANSFER, OWNER_WORKER };
 struct fsim_conn {
 	uint64_t exchange;
 	int with;
-	bool there, started;                    /* there: the core was told */
+	bool there, started; /* there: the core was told */
 	uint64_t since_ms;
 	uint32_t op;                            /* of entries in the queue: older ones are void */
 	struct flock_action how;                /* of started */
@@ -103,7 +103,8 @@ struct fsim_rules {
 	uint64_t others, own; /* known when it last was in touch with the others */
 	uint64_t known;       /* samples of others, now */
 	uint64_t at_ms;       /* of its last event */
-	uint64_t apart_ms;    /* when it last woke up, or was cut off; 0: not since it is in touch */
+	uint64_t apart_ms; /* when it last woke up, or was cut off; 0: not since it is in touch */
+	uint64_t exchange; /* the last that it offered or accepted */
 	uint64_t woke_ms, lonely_ms, stale_ms, looks_ms, join_ms, offer_ms, settle_ms;
 	uint64_t snapshot_ms, snapshot_others, snapshot_own;
 	uint64_t failed_ms[FSIM_AGENTS]; /* the last exchange with that one */
@@ -144,7 +145,9 @@ struct fsim_agent {
 	uint32_t ops;
 	struct fsim_rules rules;
 	/* check.c */
-	uint64_t clock;
+	uint64_t clock, began_ms;
+	uint32_t judged[FSIM_AGENTS]; /* quarantines of that one that were looked at */
+	bool parted;                  /* in this life, or the one before */
 	uint64_t exchange_since_ms, exchange_number;
 	bool exported, in_time; /* in_time: before merging was broken off */
 	float result[FSIM_PARAMS];
@@ -219,9 +222,9 @@ struct fsim {
 	bool stranger_lies, spoiled;
 	uint64_t lie[FSIM_LIES], n_lies; /* by exchange */
 	double peer_rate, cap;           /* cap: bytes a second of upload; 0: none */
-	float optimum[FSIM_PARAMS];   /* at the beginning of the run */
-	float way[FSIM_PARAMS];       /* how far the optimum moves until its end */
-	float elsewhere[FSIM_PARAMS]; /* how far it is from there for the other side */
+	float optimum[FSIM_PARAMS];      /* at the beginning of the run */
+	float way[FSIM_PARAMS];          /* how far the optimum moves until its end */
+	float elsewhere[FSIM_PARAMS];    /* how far it is from there for the other side */
 	float initial[FSIM_PARAMS];
 	struct fsim_agent agent[FSIM_AGENTS];
 	struct fsim_link link[FSIM_AGENTS][FSIM_AGENTS]; /* [low][high] */
@@ -349,7 +352,7 @@ void rules_sent(struct fsim *w, int i, int to, const struct exchange_message *m)
 void liar_draw(struct fsim *w);
 bool liar_is_odd(const struct fsim *w, int i); /* one of the two */
 bool liar_said(const struct fsim *w, uint64_t exchange);
-bool liar_gave(const struct fsim *w, int i); /* what that one has fetched */
+int liar_gave(const struct fsim *w, int i); /* numbers of what that one has fetched */
 void liar_message(struct fsim *w, int from, struct exchange_message *m);
 void liar_data(struct fsim *w, int from, struct fsim_conn *c);
 void liar_record(struct fsim *w, struct gossip_message *m);

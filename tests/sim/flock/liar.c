@@ -41,12 +41,12 @@ bool liar_said(const struct fsim *w, uint64_t exchange)
 	return false;
 }
 
-bool liar_gave(const struct fsim *w, int i)
+int liar_gave(const struct fsim *w, int i)
 {
+	int n = 0;
 	for (int k = 0; k < FSIM_VECTORS * w->params; k++)
-		if (w->agent[i].from[k] & STATE_LIE)
-			return true;
-	return false;
+		n += (w->agent[i].from[k] & STATE_LIE) != 0;
+	return n;
 }
 
 void liar_message(struct fsim *w, int from, struct exchange_message *m)

@@ -89,6 +89,8 @@ void process_start(struct fsim *w, int i)
 	a->readers = 0;
 	memset(a->unsent, 0, sizeof a->unsent);
 	a->clock = 0;
+	a->began_ms = w->now_ms;
+	memset(a->judged, 0, sizeof a->judged);
 	a->exchange_number = 0;
 	a->merging_ms = 0;
 	a->adoptions = 0;

@@ -73,8 +73,7 @@ static void said_exchange(struct fsim *w, int i, const struct exchange_result *x
 	if (w->n_faults == 0 && (x->outcome == OUTCOME_TIMEOUT || x->outcome == OUTCOME_ONE_SIDED))
 		fsim_fail(w, "agent %d: an exchange with %d is %s, and nothing was wrong", i, with,
 		        exchange_outcome_text(x->outcome));
-	if (x->outcome == OUTCOME_CROSSED &&
-	        memcmp(&w->agent[i].id, &x->peer, sizeof x->peer) < 0)
+	if (x->outcome == OUTCOME_CROSSED && memcmp(&w->agent[i].id, &x->peer, sizeof x->peer) < 0)
 		fsim_fail(w, "agent %d gives way to the higher id", i);
 }
 
@@ -155,7 +154,8 @@ static void check_stale(struct fsim *w, int i, const struct flock_view *v)
 	struct fsim_rules *r = rules_of(w, i);
 	r->was_stale = r->stale; /* what comes with an offer is believed after it is judged */
 	r->stale = v->phase == FLOCK_TRAINING && stale(w, r, r->known, r->samples);
-	if (!r->stale || v->exchange_state != EXCHANGE_IDLE)
+	if (!r->stale || v->exchange_state != EXCHANGE_IDLE ||
+	        w->agent[i].owner[SLOT_SNAPSHOT] != OWNER_NONE)
 		r->stale_ms = w->now_ms;
 	if (w->now_ms - r->stale_ms > STALE_MS)
 		fsim_fail(w, "agent %d is stale, and trains on", i);
@@ -188,8 +188,8 @@ static void check_waits(struct fsim *w, int i, const struct flock_view *v)
 		r->offer_ms = w->now_ms;
 	if (w->now_ms - r->offer_ms > OFFER_MS)
 		fsim_fail(w, "agent %d waits for an answer for ever", i);
-	bool settles = v->exchange_state >= EXCHANGE_COMMITTED &&
-	               v->exchange_state != EXCHANGE_APPLYING;
+	bool settles =
+	        v->exchange_state >= EXCHANGE_COMMITTED && v->exchange_state != EXCHANGE_APPLYING;
 	if (!settles || w->now_ms - r->at_ms > SLEPT_MS)
 		r->settle_ms = w->now_ms;
 	if (w->now_ms - r->settle_ms > 2 * EXCHANGE_HOLD_MS)
@@ -212,12 +212,17 @@ void rules_step(struct fsim *w, int i, const struct flock_view *v)
 		said(w, i, s, v);
 		merged = merged || (s->code == SAY_EXCHANGE && s->result->final);
 	}
-	for (int k = 0; k < w->actions.n_actions; k++)
-		if (w->actions.action[k].kind == FLOCK_DO_SNAPSHOT) {
+	for (int k = 0; k < w->actions.n_actions; k++) {
+		const struct flock_action *a = &w->actions.action[k];
+		if (a->kind == FLOCK_DO_SNAPSHOT) {
 			r->snapshot_ms = w->now_ms;
 			r->snapshot_others = r->known;
 			r->snapshot_own = own;
 		}
+		if (a->kind == FLOCK_DO_CLOSE && a->exchange == r->exchange &&
+		        v->exchange_state == EXCHANGE_PREPARING)
+			fsim_fail(w, "agent %d closes the connection that it waits for", i);
+	}
 	if (merged && v->radius > 0 && r->radius > 0 && v->radius < r->radius)
 		fsim_fail(w, "agent %d: a merge round makes the radius smaller", i);
 	r->radius = v->radius;
@@ -262,6 +267,10 @@ static void check_cap(struct fsim *w, int i)
 	if (w->cap <= 0)
 		return;
 	flock_view(g->core, &v);
+	for (int k = 0; k < w->actions.n_says; k++) /* what is taken instead of an own offer */
+		if (w->actions.say[k].code == SAY_EXCHANGE &&
+		        w->actions.say[k].result->outcome == OUTCOME_CROSSED)
+			return;
 	if (gate_view(v.gate, w->now_ms - g->behind_ms).cap_left < 2.0 * w->params)
 		fsim_fail(w, "agent %d begins what its upload cap has no room for", i);
 }
@@ -270,6 +279,8 @@ void rules_sent(struct fsim *w, int i, int to, const struct exchange_message *m)
 {
 	struct fsim_rules *r = rules_of(w, i);
 	const struct fsim_agent *g = &w->agent[i];
+	if (m->kind == EXCHANGE_OFFER || m->kind == EXCHANGE_ACCEPT)
+		r->exchange = m->exchange;
 	if ((m->kind == EXCHANGE_OFFER || m->kind == EXCHANGE_ACCEPT) && r->was_stale)
 		fsim_fail(w, "agent %d is stale, and %s an exchange", i,
 		        m->kind == EXCHANGE_OFFER ? "offers" : "accepts");
@@ -283,9 +294,8 @@ void rules_sent(struct fsim *w, int i, int to, const struct exchange_message *m)
 		check_cap(w, i);
 	if (m->kind == EXCHANGE_OFFER)
 		sent_offer(w, i, to, &m->terms);
-	if (m->kind == EXCHANGE_GIFT &&
-	        (r->phase < FLOCK_TRAINING || r->phase >= FLOCK_LEAVING ||
-	                (g->toy.step == 0 && g->adoptions == 0)))
+	if (m->kind == EXCHANGE_GIFT && (r->phase < FLOCK_TRAINING || r->phase >= FLOCK_LEAVING ||
+	                                        (g->toy.step == 0 && g->adoptions == 0)))
 		fsim_fail(w, "agent %d has nothing to give, and gives it: it is %s", i,
 		        flock_phase_text((enum flock_phase)r->phase));
 }

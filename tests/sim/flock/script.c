@@ -46,6 +46,8 @@ static uint64_t run_ms(const struct fsim *w, int without)
 	return (uint64_t)((double)w->total / per_ms);
 }
 
+#define SLOW 24 /* times as slow */
+
 static bool dies(int kind)
 {
 	return (kind >= FSIM_CRASH && kind <= FSIM_STALE_DISK) || kind == FSIM_USER_RETURN ||
@@ -124,7 +126,7 @@ static void start_soon(struct fsim *w, int i)
 static void storm(struct fsim *w, const struct fsim_fault *f, bool ends)
 {
 	for (int i = 1; i < w->n; i++)
-		if (i == f->who || (f->from_ms % 3 == 0 && i > w->n / 3)) {
+		if (i == f->who || (f->from_ms % 2 == 0 && i > w->n / 3)) {
 			if (ends)
 				start_soon(w, i);
 			else
@@ -179,7 +181,7 @@ static void begin(struct fsim *w, const struct fsim_fault *f)
 	case FSIM_CRASH_DONOR:
 		break;
 	case FSIM_SLOW:
-		a->toy.step_ms *= 8;
+		a->toy.step_ms *= SLOW;
 		break;
 	case FSIM_FULL_DISK:
 		a->disk.full = a->was_full = true;
@@ -223,7 +225,7 @@ static void end(struct fsim *w, const struct fsim_fault *f)
 		start_soon(w, f->who);
 		break;
 	case FSIM_SLOW:
-		a->toy.step_ms /= 8;
+		a->toy.step_ms /= SLOW;
 		break;
 	case FSIM_FULL_DISK:
 		a->disk.full = false;
@@ -266,6 +268,8 @@ void script_apply(struct fsim *w, uint32_t fault, bool ends)
 	const struct fsim_fault *f = &w->fault[fault];
 	fsim_trace(w, "-- %s %s of %d", fsim_fault_name(f->kind), ends ? "ends" : "begins", f->who);
 	w->faults_changed++;
+	for (int i = 0; i < w->n; i++)
+		w->agent[i].parted |= f->kind == FSIM_PARTITION || f->kind == FSIM_TWO_FLOCKS;
 	if (ends) {
 		w->active &= ~(1u << f->kind);
 		end(w, f);

@@ -123,11 +123,12 @@ static void deliver(struct fsim *w, struct fsim_link *l, uint32_t item)
 	struct fsim_item *x = world_get(w, item);
 	int side = x->to > x->stream_from;
 	uint64_t at = w->now_ms + world_between(w, 1, 20);
-	if (l->stalled || !world_reaches(w, x->stream_from, x->to)) {
+	bool reset = world_chance(w, w->loss / 20);
+	if (l->stalled || reset || !world_reaches(w, x->stream_from, x->to)) {
 		l->stalled = true;
 		/* Lost with the stream, which is given up soon. */
-		world_push(w, world_between(w, 3000, 8000), FSIM_BREAK,
-		        (uint32_t)(x->stream_from + 64 * x->to), l->epoch);
+		world_push(w, reset ? world_between(w, 1, 500) : world_between(w, 3000, 8000),
+		        FSIM_BREAK, (uint32_t)(x->stream_from + 64 * x->to), l->epoch);
 		world_free(w, item);
 		return;
 	}
