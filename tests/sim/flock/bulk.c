@@ -148,7 +148,7 @@ static void run(struct fsim *w, int i, struct fsim_conn *c)
 		        (uint32_t)who[s] + 64 * number(&w->agent[who[s]], end[s]), end[s]->op);
 	}
 	if (state)
-		script_donates(w, c->how.use == USE_FETCH ? c->with : i, ms);
+		script_donates(w, who[c->how.use == USE_FETCH], who[c->how.use != USE_FETCH], ms);
 }
 
 static float quantised(float v, uint8_t format)

@@ -359,7 +359,7 @@ void liar_record(struct fsim *w, struct gossip_message *m);
 
 /* script.c */
 void script_draw(struct fsim *w);
-void script_donates(struct fsim *w, int donor, uint64_t ms); /* a state goes out, for so long */
+void script_donates(struct fsim *w, int donor, int joiner, uint64_t ms); /* for so long */
 void script_apply(struct fsim *w, uint32_t fault, bool end);
 
 #endif

@@ -54,8 +54,10 @@ static void said_exchange(struct fsim *w, int i, const struct exchange_result *x
 	if (done && !x->late && r->snapshot_others > r->others) {
 		r->others = r->snapshot_others;
 		r->own = r->snapshot_own;
-		if (r->snapshot_ms >= r->woke_ms)
+		if (r->snapshot_ms >= r->woke_ms) {
 			r->apart_ms = 0;
+			r->others = r->known; /* the core's next look takes this for news */
+		}
 	}
 	if (failed || done)
 		r->failed_ms[with] = failed ? w->now_ms : 0;

@@ -86,6 +86,8 @@ void script_draw(struct fsim *w)
 	for (int i = 0; i < w->n_faults; i++) {
 		struct fsim_fault *f = &w->fault[i];
 		f->kind = (uint8_t)rng_below(&w->rng, FSIM_FAULT_KINDS);
+		if (i == 0 && w->n >= 4 && world_chance(w, 0.3))
+			f->kind = FSIM_TWO_FLOCKS; /* it takes some agents to make two */
 		if (w->setup.only >= 0)
 			f->kind = (uint8_t)w->setup.only;
 		f->who = (int)rng_below(&w->rng, (uint64_t)w->n);
@@ -134,8 +136,11 @@ static void storm(struct fsim *w, const struct fsim_fault *f, bool ends)
 		}
 }
 
-void script_donates(struct fsim *w, int donor, uint64_t ms)
+void script_donates(struct fsim *w, int donor, int joiner, uint64_t ms)
 {
+	/* Its donor has another copy by then. */
+	if (w->active != 0 && world_odd(w, 0.1))
+		w->agent[joiner].frozen_until = w->now_ms + world_between(w, 5000, 25000);
 	if (w->active & 1u << FSIM_CRASH_DONOR && world_chance(w, 0.5))
 		world_push(w, world_between(w, 0, ms), FSIM_DIES, (uint32_t)donor,
 		        w->agent[donor].life);
