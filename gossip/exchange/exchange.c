@@ -339,7 +339,8 @@ static void move_if_ready(struct exchange *x)
 	x->out->move = true;
 	x->out->sends = sends(x);
 	x->out->receives = receives(x);
-	x->out->deadline_ms_left = c->timer_ms > x->now ? c->timer_ms - x->now : 0;
+	/* Never 0, which would be no deadline, even if the time is up and the timer late. */
+	x->out->deadline_ms_left = c->timer_ms > x->now ? c->timer_ms - x->now : 1;
 }
 
 static void on_bulk(struct exchange *x, const struct exchange_event *e)

@@ -226,7 +226,7 @@ struct exchange_actions {
 	uint64_t exchange;
 	bool sends, receives; /* of move: which way parameters go */
 	uint8_t format;
-	uint64_t deadline_ms_left; /* of move */
+	uint64_t deadline_ms_left; /* of move; never 0 */
 	uint8_t n_groups;
 	float k[EXCHANGE_GROUPS_MAX]; /* of apply: β·min(c) */
 	bool done; /* an exchange has ended, or an offer of another run's was refused */

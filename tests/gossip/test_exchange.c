@@ -46,6 +46,22 @@ static void test_pair_whole(void **unused)
 	}
 }
 
+/* Snapshot and connection are there when the time is up, and the timer has not been called yet: a
+ * transfer without a deadline would be none that ends by itself. */
+static void test_move_at_the_deadline(void **unused)
+{
+	(void)unused;
+	struct fixture f;
+	reach(&f, EXCHANGE_PREPARING, true, EXCHANGE_PAIR, false);
+	event(&f, EXCHANGE_EVENT_SNAPSHOT);
+	f.now = f.a.timer_ms;
+	bulk(&f, BULK_CAME);
+	assert_true(f.a.move && f.a.deadline_ms_left > 0);
+	until_timer(&f);
+	ended(&f, OUTCOME_TIMEOUT, false);
+	end(&f);
+}
+
 /* The peer was faster at each turn: END before our MOVED, ACK before our APPLIED. */
 static void test_pair_late(void **unused)
 {
@@ -423,6 +439,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_pair_whole),
+	        cmocka_unit_test(test_move_at_the_deadline),
 	        cmocka_unit_test(test_pair_late),
 	        cmocka_unit_test(test_one_way),
 	        cmocka_unit_test(test_accept_terms),
