@@ -11,11 +11,13 @@ FUZZ_TARGETS = \
 	tests/fuzz/fuzz_control \
 	tests/fuzz/fuzz_datagram \
 	tests/fuzz/fuzz_exchange \
+	tests/fuzz/fuzz_flock \
 	tests/fuzz/fuzz_frame \
 	tests/fuzz/fuzz_gossip \
 	tests/fuzz/fuzz_idx \
 	tests/fuzz/fuzz_noise \
 	tests/fuzz/fuzz_safetensors \
+	tests/fuzz/fuzz_transport \
 	tests/fuzz/fuzz_wire
 
 if FUZZ
@@ -31,12 +33,16 @@ tests_fuzz_fuzz_checkpoint_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_config_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_control_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_exchange_LDADD = libgossip.a libbase.a $(FUZZ_MAIN)
+tests_fuzz_fuzz_flock_LDADD = libgossip.a libbase.a $(FUZZ_MAIN) -lm
 tests_fuzz_fuzz_gossip_LDADD = libgossip.a libbase.a $(FUZZ_MAIN)
 tests_fuzz_fuzz_idx_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_noise_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
 tests_fuzz_fuzz_safetensors_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_datagram_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
 tests_fuzz_fuzz_frame_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
+tests_fuzz_fuzz_transport_SOURCES = tests/fuzz/fuzz_transport.c tests/fuzz/fake_uv.c \
+	tests/fuzz/fake_uv.h
+tests_fuzz_fuzz_transport_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
 tests_fuzz_fuzz_wire_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
 
 # Seconds for each target.
@@ -45,4 +51,9 @@ fuzz-targets: $(FUZZ_TARGETS)
 fuzz: fuzz-targets
 	@$(AM_TESTS_ENVIRONMENT) FUZZ_SECONDS='$(FUZZ_SECONDS)' $(srcdir)/tests/fuzz/run.sh
 
-.PHONY: fuzz fuzz-targets
+# In a build folder of its own; fuzzes only if FUZZ_SECONDS is given to make, which passes it on.
+fuzz-coverage:
+	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/fuzz/coverage.sh
+EXTRA_DIST += tests/fuzz/coverage.sh tests/fuzz/input.h
+
+.PHONY: fuzz fuzz-targets fuzz-coverage
