@@ -42,7 +42,7 @@ const struct limit limit_list[] = {
 	/* membership */
 	L(GOSSIP_MEMBERS, "known peers, the dead and departed included"),
 	L(GOSSIP_MEMBERS_MAX, "the same, that a configuration may ask for"),
-	L(GOSSIP_RETIRED_PER_MEMBER, "forgotten agents whose samples still count, for each member"),
+	L(GOSSIP_RETIRED_PER_MEMBER, "slots for forgotten agents, for each member"),
 	L(GOSSIP_DATAGRAM_BYTES, "bytes of a datagram, sealing included"),
 	L(GOSSIP_UPDATES_MAX, "pieces of news in one message"),
 	L(GOSSIP_UPDATE_BYTES, "bytes of one signed piece of news"),
@@ -57,6 +57,7 @@ const struct limit limit_list[] = {
 	L(GOSSIP_SYNCS, "whole states that we are sending at one time"),
 	L(GOSSIP_REMEMBERED, "addresses of earlier runs that are still to be tried"),
 	L(GOSSIP_ACCUSERS, "distinct accusers that a suspicion keeps"),
+	L(GOSSIP_REFUTED, "accusers that a member is remembered to have refuted"),
 	L(GOSSIP_HEALTH_MAX, "how ill we may think ourselves"),
 	L(GOSSIP_SAMPLES_MAX, "samples that one agent may claim to have trained"),
 	L(GOSSIP_TRANSMITS_MAX, "times that one piece of news is sent"),
