@@ -172,7 +172,7 @@ not_to_be_had() {
 	local old=DUNLIN_PLUGIN_DIR=$builddir/tests/gpu/old
 	check "a plugin of another version" told "not a backend of this version" "$old" cuda:0
 	check "neither" cpu_instead "not a backend of this version" "$old"
-	check "a name that is none" told 'wants auto, cpu, plain, cuda or cuda:N' cuda:x
+	check "a name that is none" told 'must be auto, cpu, plain, cuda or cuda:N' cuda:x
 }
 
 scenario mixed
