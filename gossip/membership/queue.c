@@ -127,6 +127,8 @@ void gossip__put_record(const struct gossip *g, struct gossip_message *m, uint32
 
 void gossip__put_accusation(const struct gossip *g, struct gossip_message *m, uint32_t i)
 {
+	if (g->members[i].forbidden)
+		return; /* nobody has accused it */
 	struct gossip_update *u = &m->update[m->n_updates++];
 	u->kind = UPDATE_ACCUSATION;
 	u->ours = g->members[i].accusation_ours;

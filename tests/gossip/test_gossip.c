@@ -521,7 +521,13 @@ static void the_forbidden_are_not_there(void **s)
 	                 .received = {id(1), addr(1), CHANNEL_STREAM, &ask}});
 	wait_ms(&f, 20000, NOTICE_FAILED);
 	assert_int_equal(f.seen, 0);
-	/* permitted again, its next word is enough */
+	/* permitted again, it is not accused of anything, and its next word is enough */
+	struct gossip_message ping = {.kind = MESSAGE_PING, .target = id(0)};
+	step(&f, (struct gossip_event){.kind = EVENT_RECEIVED,
+	                 .received = {id(2), addr(2), CHANNEL_DATAGRAM, &ping}});
+	for (int i = 0; i < f.out.n_sends; i++)
+		for (int k = 0; k < f.out.send[i].message.n_updates; k++)
+			assert_int_equal(f.out.send[i].message.update[k].kind, UPDATE_RECORD);
 	struct gossip_update u = record(2, 1);
 	u.record.version = 1;
 	assert_true(gossip(&f, u));
