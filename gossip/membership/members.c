@@ -14,11 +14,11 @@
  *     │ LEFT │   a higher generation (a new process) begins anew from any state
  *     └──────┘
  *
- * Nobody is dead on another's word: who is said to be dead is suspect, for the shortest time, and
- * can say no. Whoever was refuted lately is not heard about that member for a while, so that one
- * accuser cannot keep it suspect.
+ * A peer's word alone kills nobody: a member that is said to be dead becomes suspect for the
+ * shortest time, in which it can refute. An accuser that was refuted lately is ignored about that
+ * member for a while, so that one accuser cannot keep it suspect.
  *
- * Records are ordered by (generation, incarnation, version), and only news that is later counts. A
+ * Records are ordered by (generation, incarnation, version), and only a later one counts. A
  * member is never removed; when the table is full the one longest dead or gone gives its place to a
  * newcomer, and its samples go on counting in a smaller table. So the dead stay as tombstones that
  * old news cannot lift, and as addresses that healing tries for ever. */
@@ -103,7 +103,8 @@ static const struct retired *find_retired(const struct gossip *g, const struct p
 	return NULL;
 }
 
-/* Those forgotten longest ago lose their names; the clock keeps what they have trained. */
+/* When the table is full, the ids forgotten longest ago are dropped; the clock keeps their samples.
+ */
 static void retire(struct gossip *g, const struct peer_id *id, uint64_t samples)
 {
 	struct retired *r = retired_slot(g, 0, id);
@@ -153,7 +154,7 @@ static void set_state(struct gossip *g, uint32_t i, enum member_state s)
 	m->since = g->now;
 }
 
-/* The member longest dead or gone, or NONE. */
+/* The member that has been dead or gone for the longest time, or NONE. */
 static uint32_t oldest_absent(const struct gossip *g)
 {
 	uint32_t best = NONE;
@@ -164,7 +165,7 @@ static uint32_t oldest_absent(const struct gossip *g)
 	return best;
 }
 
-/* Its samples go on counting. */
+/* Forgets a member; its samples stay in the clock. */
 static void evict(struct gossip *g, uint32_t i)
 {
 	struct member *m = &g->members[i];
@@ -176,8 +177,8 @@ static void evict(struct gossip *g, uint32_t i)
 	g->counters.evicted++;
 }
 
-/* What was counted already of one that we did not know. An id whose name is lost cannot be told
- * from a newcomer: from the time on that names are lost, what either brings is counted already. */
+/* Samples of an unknown id that the clock has already. An id that was dropped cannot be told from a
+ * newcomer, so once ids have been dropped, the first claim of either counts as known already. */
 static uint64_t counted_before(const struct gossip *g, const struct member_record *r)
 {
 	const struct retired *known = find_retired(g, &r->id);
@@ -186,8 +187,8 @@ static uint64_t counted_before(const struct gossip *g, const struct member_recor
 	return g->folded && r->status.model == g->status.model ? r->status.samples : 0;
 }
 
-/* A slot for a newcomer, or NONE. Nobody is forgotten for one known by hearsay alone, or the
- * forgotten dead would come back from peers' whole states for ever, each at the cost of another. */
+/* A slot for a newcomer, or NONE. No member is forgotten for one that is known by hearsay only:
+ * else the forgotten dead would return with every peer's whole state and push out others. */
 static uint32_t add_member(struct gossip *g, const struct member_record *r, bool hearsay)
 {
 	uint32_t i = g->n_members;
@@ -220,7 +221,7 @@ static uint32_t add_member(struct gossip *g, const struct member_record *r, bool
 
 /* ---- records */
 
-/* The accused has said no: for a while these are not heard about it. We trust our own probes. */
+/* The accused has refuted: ignore its accusers about it for a while. Our own probes still count. */
 static void refute_accusers(struct gossip *g, struct member *m)
 {
 	for (uint32_t i = 0; i < m->n_accusers; i++)
@@ -239,7 +240,7 @@ static int compare_records(const struct member_record *a, const struct member_re
 	return (a->version > b->version) - (a->version < b->version);
 }
 
-/* From a process that has lost count of its generations, or that shares its key with another. */
+/* The record comes from a process that lost its generation, or that shares its key with another. */
 static bool is_lost(const struct member *m, const struct member_record *r)
 {
 	return r->nonce != m->record.nonce && r->generation <= m->record.generation;
@@ -258,12 +259,12 @@ bool gossip__wants_record(const struct gossip *g, const struct member_record *r)
 	const struct member *m = &g->members[i];
 	if (is_lost(m, r))
 		return g->now - m->told_at >= TELL_INTERVAL;
-	/* Also of the dead, whom it need not lift: their last count of samples matters. */
+	/* Of the dead too: it need not revive them, but their last sample count matters. */
 	return compare_records(r, &m->record) > 0;
 }
 
-/* News of ourselves that we did not write. Either we lost our generation in a restart, or another
- * process runs with our key; only the latter goes on answering. */
+/* A record of our own id that we did not write. Either we lost our generation in a restart, or
+ * another process uses our key; only the latter answers a raised generation with its own. */
 static void meet_ourselves(struct gossip *g, const struct member_record *r)
 {
 	struct member *self = gossip__self(g);
@@ -290,7 +291,7 @@ static void meet_ourselves(struct gossip *g, const struct member_record *r)
 	if (r->status.samples > g->samples_before + g->status.samples && !alive)
 		g->samples_before = r->status.samples - g->status.samples;
 	if (r->generation == UINT64_MAX)
-		return; /* nobody counts that far: nonsense that our own key once signed */
+		return; /* no honest process counts that far, and it cannot be raised */
 	self->record.generation = r->generation + 1;
 	self->record.incarnation = 1;
 	self->record.version = 0;
@@ -301,7 +302,8 @@ static void meet_ourselves(struct gossip *g, const struct member_record *r)
 	gossip__notice(g, NOTICE_GENERATION, &r->id, self->record.generation);
 }
 
-/* Directly, where it says it is: it may hear of it from nobody else. */
+/* Sends a member its own record as we know it, to the address that it claims: it may hear of it
+ * from nobody else. */
 static void tell(struct gossip *g, uint32_t i, const struct peer_addrs *at, uint8_t channel)
 {
 	struct member *m = &g->members[i];
@@ -355,14 +357,14 @@ void gossip__record(struct gossip *g, const struct gossip_update *u, const struc
 		set_state(g, i, MEMBER_ALIVE);
 	if (anew) {
 		if (m->n_accusers > 0 && !m->connected)
-			m->met = false; /* others keep watch over it */
+			m->met = false; /* leave probing it to others */
 		refute_accusers(g, m);
 		m->hearsay = hearsay && (fresh || m->hearsay);
 	}
 	gossip__replace_record(m, r);
 	m->heard = g->now;
 	m->record_raw = u->raw;
-	/* Of another run or model they are no part of this run's clock. */
+	/* Samples of another run or model are not part of this run's clock. */
 	if (r->status.model == g->status.model)
 		gossip__count_samples(g, m, r->status.samples);
 	if (r->left && m->state != MEMBER_LEFT)
@@ -377,7 +379,7 @@ void gossip__record(struct gossip *g, const struct gossip_update *u, const struc
 	m->record_news = m->state == MEMBER_SUSPECT || m->state == MEMBER_DEAD;
 }
 
-/* Its samples stay in the clock, which never falls, and grow no more. */
+/* The samples counted so far stay in the clock, which never falls; later ones do not count. */
 void gossip__forbid(struct gossip *g, const struct peer_id *id)
 {
 	uint32_t i = gossip__find(g, id);
@@ -446,13 +448,13 @@ bool gossip__wants_accusation(const struct gossip *g, const struct accusation *a
 	bool ours = peer_id_equal(&a->by, &self->record.id);
 	uint32_t i = gossip__find(g, &a->about);
 	if (i == NONE || (!ours && gossip__find(g, &a->by) == NONE))
-		return false; /* an accuser nobody knows may be anyone's invention */
+		return false; /* an unknown accuser may be anybody's invention */
 	const struct member *m = &g->members[i];
-	/* Ours are ours to make, but for those of an earlier life whose state was lost. */
+	/* Ignore our own accusations from elsewhere, unless an earlier process of ours made them. */
 	if (ours && (!m->hearsay || !gossip__present(m)))
 		return false;
-	/* Only of what the accused itself has signed: a liar who could accuse a later incarnation
-	 * would put one out of reach of its owner. What is ahead of us comes again. */
+	/* Accept only the incarnation that the accused has signed: a liar who could accuse a later
+	 * one would put it out of the owner's reach. If we are behind, it will come again. */
 	if (a->generation != m->record.generation || a->incarnation != m->record.incarnation)
 		return false;
 	if (was_refuted(g, m, &a->by))
@@ -461,7 +463,7 @@ bool gossip__wants_accusation(const struct gossip *g, const struct accusation *a
 		return (a->dead && !m->said_dead) ||
 		       (m->n_accusers <= accusers_wanted(g) && !is_accuser(m, &a->by));
 	if (m->state == MEMBER_DEAD)
-		return !a->dead && g->now - m->told_at >= TELL_INTERVAL; /* to say what we know */
+		return !a->dead && g->now - m->told_at >= TELL_INTERVAL; /* so that we tell it */
 	return m->state == MEMBER_ALIVE;
 }
 
@@ -515,12 +517,13 @@ static void refute(struct gossip *g, const struct accusation *a)
 	self->record.version++;
 	gossip__queue(g, g->members_max, NEWS_CHANGE);
 	if (g->health < GOSSIP_HEALTH_MAX)
-		g->health++; /* they did not hear us in time: we may be the slow one */
+		g->health++; /* we were not heard in time: we may be the slow one */
 	g->counters.refutations++;
 	gossip__notice(g, NOTICE_REFUTED, &a->by, a->incarnation);
 }
 
-/* An accuser alone would wait long for others to confirm what they have settled already. */
+/* Tells an accuser that the member is dead here already: alone it would wait long for others to
+ * confirm its suspicion. */
 static void tell_dead(struct gossip *g, uint32_t i, uint32_t accuser)
 {
 	const struct member *to = &g->members[accuser];
@@ -547,8 +550,8 @@ void gossip__accuse(struct gossip *g, const struct gossip_update *u, bool whole_
 		tell_dead(g, i, gossip__find(g, &a.by));
 		return;
 	}
-	/* Whoever is dead elsewhere may be alive here, and gets its chance to say no, unless we
-	 * never saw it alive: a newcomer takes the tombstones of others as they are. */
+	/* A member that is dead elsewhere may be alive here, so it gets its time to refute, unless
+	 * we never saw it alive: a newcomer takes the tombstones of others as they are. */
 	if (a.dead && whole_state && g->members[i].hearsay)
 		declare_dead(g, i, &a, &u->raw);
 	else
