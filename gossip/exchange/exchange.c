@@ -52,6 +52,11 @@ struct peer_id exchange_peer(const struct exchange *x)
 	return x->cur.peer;
 }
 
+bool exchange_final(const struct exchange *x)
+{
+	return x->cur.final;
+}
+
 /* ---- what settle.c leans on, too */
 
 uint64_t exchange__after(uint64_t now, uint64_t ms)
@@ -285,9 +290,10 @@ static void on_offer(struct exchange *x, const struct exchange_event *e)
 
 /* ---- answers, connection, transfer */
 
-static void on_accept(struct exchange *x, const struct exchange_terms *t)
+static void on_accept(struct exchange *x, const struct exchange_event *e)
 {
 	const struct exchange__current *c = &x->cur;
+	const struct exchange_terms *t = &e->received.message->terms;
 	char words[EXCHANGE_WORDS_MAX + 1];
 	if (manifest_compare(&t->manifest, &x->config.manifest) != MANIFEST_SAME) {
 		exchange__unlike(&t->manifest, &x->config.manifest, words);
@@ -297,6 +303,10 @@ static void on_accept(struct exchange *x, const struct exchange_terms *t)
 	if (t->mode != c->mode || t->format != c->format || t->final != c->final ||
 	        !(t->beta >= c->beta && t->beta <= c->beta)) {
 		bad_peer(x, "accepted what was not offered");
+		return;
+	}
+	if (e->received.why != EXCHANGE_WILLING) {
+		give_up(x, OUTCOME_BROKEN, e->received.why, e->received.words, 0);
 		return;
 	}
 	prepare(x);
@@ -448,8 +458,9 @@ static void on_settle(struct exchange *x, const struct exchange_message *m)
 /* ---- events */
 
 /* About the current exchange, which is not committed yet. */
-static void on_message(struct exchange *x, const struct exchange_message *m)
+static void on_message(struct exchange *x, const struct exchange_event *e)
 {
+	const struct exchange_message *m = e->received.message;
 	bool offered = x->state == EXCHANGE_OFFERED;
 	if (m->kind == EXCHANGE_ABORT) {
 		exchange__finish(x, OUTCOME_BROKEN,
@@ -463,7 +474,7 @@ static void on_message(struct exchange *x, const struct exchange_message *m)
 	}
 	switch (m->kind) {
 	case EXCHANGE_ACCEPT:
-		on_accept(x, &m->terms);
+		on_accept(x, e);
 		break;
 	case EXCHANGE_BUSY:
 		on_busy(x, m);
@@ -501,7 +512,7 @@ static void receive(struct exchange *x, const struct exchange_event *e)
 	else if (committed(x))
 		exchange__settle_message(x, m);
 	else
-		on_message(x, m);
+		on_message(x, e);
 }
 
 static void on_timer(struct exchange *x)

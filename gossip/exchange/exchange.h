@@ -156,9 +156,10 @@ struct exchange_event {
 		} start;
 		struct {
 			const struct exchange_message *message; /* borrowed for the call */
-			/* Of an OFFER: what the caller thinks of it, and what we would answer. */
+			/* Of an OFFER or ACCEPT: what the caller thinks of it. */
 			uint8_t why;       /* EXCHANGE_WILLING, or the reason against it */
 			const char *words; /* borrowed; NULL: none */
+			/* Of an OFFER: what we would answer. */
 			const struct exchange_terms *ours;
 			uint64_t deadline_ms;
 		} received;
@@ -272,7 +273,8 @@ enum exchange_state exchange_state(const struct exchange *x);
 const char *exchange_state_text(enum exchange_state s);
 /* How many are put aside, their results to come. */
 int exchange_unsettled(const struct exchange *x);
-/* Whom with; only when not idle. */
+/* Whom with, and whether it is a merge round; only when not idle. */
 struct peer_id exchange_peer(const struct exchange *x);
+bool exchange_final(const struct exchange *x);
 
 #endif

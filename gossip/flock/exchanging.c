@@ -60,7 +60,7 @@ void flock__terms(struct flock *f, struct exchange_terms *t, bool final)
 	        .mode = final ? EXCHANGE_PAIR : f->c.mode,
 	        .format = final ? 0 : f->c.format,
 	        .final = final,
-	        .beta = final ? 0.5f : f->c.beta};
+	        .beta = final ? FLOCK_FINAL_BETA : f->c.beta};
 	if (f->divergence.has_own) {
 		t->sketch_length = SKETCH_BUCKETS * 4;
 		sketch_pack(&f->divergence.own, t->sketch);
@@ -247,6 +247,7 @@ void flock__exchange(struct flock *f, struct exchange_event *e)
 	if (a->move)
 		transfer(f, a);
 	if (a->apply) {
+		flock__pulled(f, a);
 		struct flock_action *x =
 		        flock__do_bulk(f, FLOCK_DO_APPLY, USE_EXCHANGE, &a->peer, a->exchange);
 		x->apply.n = a->n_groups;
@@ -273,7 +274,7 @@ static void offer(struct flock *f, const struct peer_id *to, bool final)
 bool flock__offer_any(struct flock *f, bool final)
 {
 	struct peer_id to;
-	if (!flock__idle(f))
+	if (!flock__idle(f) || !f->divergence.has_own)
 		return false;
 	flock__candidates(f);
 	if (!partners_draw(f->partners, f->candidates.id, f->candidates.n, f->now_ms, &to))
@@ -311,6 +312,7 @@ void flock__steps(struct flock *f, const struct flock_trained *s, int n)
 		c->has_loss = true;
 	}
 	c->last = s[n - 1];
+	flock__path(f);
 	if (f->phase != FLOCK_TRAINING)
 		return;
 	flock__candidates(f);

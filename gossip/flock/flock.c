@@ -89,6 +89,8 @@ static void tick(struct flock *f)
 	flock__tell_clock(f);
 	flock__join_tick(f);
 	flock__donate_tick(f);
+	if (!f->divergence.has_own) /* that of the initial weights, or of the checkpoint's */
+		flock__sketch_soon(f);
 	switch (f->phase) {
 	case FLOCK_LOOKING:
 		flock__unlike_tick(f);
@@ -395,7 +397,7 @@ static int open_learning(struct flock *f, struct err *e)
 	clip_init(&f->clip, c->n_groups);
 	ledger_init(&f->ledger);
 	f->clock.base = c->samples_before;
-	f->clock.last.step = c->step;
+	f->clock.last.step = f->clock.set_step = c->step;
 	f->clock.last.samples = c->samples;
 	f->clock.others_then = c->others;
 	f->clock.own_then = flock__samples(f);

@@ -25,6 +25,7 @@
 #define FLOCK_CANDIDATES 1024 /* peers to draw partners from; of more, the first known */
 #define FLOCK_MERGE_NEAR 8    /* partners that must be near for a merge to be over */
 #define FLOCK_SHUNNED 8       /* donors that a join has tried in vain */
+#define FLOCK_FINAL_BETA 0.5f /* of merge rounds */
 #define FLOCK_SKETCHES 64     /* of peers, as they last told us */
 #define FLOCK_CLAIMS 8        /* counts that peers told us, on their way to membership */
 _Static_assert(FLOCK_SKETCHES <= SKETCH_PEERS_MAX, "all can be compared");
@@ -44,6 +45,7 @@ struct flock__clock {
 	/* Samples of others and our own when we last were in touch with them, and at the snapshot
 	 * of the exchange under way. */
 	uint64_t others_then, own_then, others_snapshot, own_snapshot;
+	uint64_t set_step;       /* our step when the parameters were last set */
 	uint64_t followed_ms;    /* when we last looked, also by a suspended machine's clock */
 	uint64_t slept_ms;       /* when that was noticed last */
 	uint64_t apart_until_ms; /* what we hear of until then was trained without us */
@@ -283,6 +285,8 @@ void flock__verify(struct flock *f, const struct flock_event *e); /* MEASURED, o
 void flock__met(struct flock *f, const struct exchange_result *r);
 /* How far two may be from each other who have trained apart since they met. */
 double flock__may_be_apart(const struct flock *f, const struct peer_id *id);
+void flock__path(struct flock *f);                                     /* we have trained */
+void flock__pulled(struct flock *f, const struct exchange_actions *a); /* it is applied now */
 
 /* differing.c */
 /* What a message says of its sender's manifest is compared with ours, and a difference is told. */

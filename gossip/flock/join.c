@@ -19,6 +19,7 @@
 #define RETRY_MS 200
 #define ATTEMPTS_MAX 40
 #define PEERS_COMPARED 8
+#define INHERITED 0.25 /* of the parameters' length: the longest radius before the first own step */
 #define DONORS_MAX 64 /* to draw one from */
 
 static bool shunned(const struct flock__join *j, const struct peer_id *id)
@@ -336,6 +337,7 @@ void flock__join_measured(struct flock *f, const struct flock_event *e)
 	flock__say_of(f, SAY_JOIN_TAKEN, &j->donor, j->info.step, (uint64_t)n);
 	clip_init(&f->clip, f->c.n_groups);
 	clip_inherit(&f->clip, j->radius, j->n_radius);
+	clip_cap(&f->clip, INHERITED * sketch_norm(&j->result));
 	gate_renew(f->gate);
 	j->stage = JOIN_ADOPT;
 	flock__do(f, FLOCK_DO_ADOPT)->adopt = j->info;
@@ -361,6 +363,8 @@ void flock__join_adopted(struct flock *f, int code)
 	f->divergence.has_own = true;
 	f->divergence.at_ms = 0; /* and a fresh one soon */
 	f->clock.last.moved = f->divergence.moved = 0;
+	f->clock.set_step = f->clock.last.step;
+	partners_path(f->partners, f->clock.last.step, 0);
 	struct flock_say *s = flock__say(f, SAY_JOINED);
 	s->a = f->now_ms - j->began_ms;
 	s->b = flock__clock(f);

@@ -27,6 +27,35 @@ static enum exchange_why phase_allows(const struct flock *f)
 	}
 }
 
+/* Who offers chooses the time and the wire format, nothing else. A merge round is in time once our
+ * own clock says that the run is over, or we are done; a partner's word lifts that clock a little
+ * (run_clock.c), so one that knows the last samples before we do is not refused. */
+static enum exchange_why not_ours(
+        const struct flock *f, const struct exchange_terms *t, const char **words)
+{
+	bool over = f->phase == FLOCK_MERGING || f->phase == FLOCK_FINISHED ||
+	            flock__clock(f) >= f->c.manifest.total;
+	if (t->final && !over) {
+		*words = "a merge round before the run is over";
+		return EXCHANGE_OTHER;
+	}
+	if (t->mode != (t->final ? EXCHANGE_PAIR : f->c.mode)) {
+		*words = "another mode than the run's (gossip.exchange)";
+		return EXCHANGE_UNKNOWN;
+	}
+	if (!(t->beta <= (t->final ? FLOCK_FINAL_BETA : f->c.beta))) {
+		*words = "a larger weight of the merge than mine (gossip.beta)";
+		return EXCHANGE_UNKNOWN;
+	}
+	return EXCHANGE_WILLING;
+}
+
+/* Without it nothing says where the peer is before its parameters come. */
+static bool tells_sketch(const struct exchange_terms *t, struct sketch *out)
+{
+	return t->sketch_length > 0 && sketch_unpack(out, t->sketch, t->sketch_length);
+}
+
 static enum exchange_why willing(struct flock *f, const struct peer_id *from,
         const struct exchange_terms *t, const char **words)
 {
@@ -35,8 +64,14 @@ static enum exchange_why willing(struct flock *f, const struct peer_id *from,
 	if (manifest_compare(&t->manifest, &f->c.manifest) != 0)
 		return EXCHANGE_WILLING; /* the machine refuses it, in words */
 	enum exchange_why why = phase_allows(f);
+	if (why == EXCHANGE_WILLING)
+		why = not_ours(f, t, words);
 	if (why != EXCHANGE_WILLING)
 		return why;
+	if (!tells_sketch(t, &theirs)) {
+		*words = "no sketch";
+		return EXCHANGE_UNKNOWN;
+	}
 	if (f->phase == FLOCK_TRAINING && flock__stale(f))
 		return EXCHANGE_JOINING; /* as soon as the next tick */
 	if (exchange_state(f->exchange) == EXCHANGE_OFFERED) {
@@ -44,7 +79,7 @@ static enum exchange_why willing(struct flock *f, const struct peer_id *from,
 		if (peer_id_equal(&with, from))
 			return EXCHANGE_WILLING; /* offers cross: the machine decides */
 	}
-	if (!flock__idle(f))
+	if (!flock__idle(f) || !f->divergence.has_own)
 		return EXCHANGE_ENGAGED;
 	why = partners_admit(f->partners, from, f->now_ms);
 	if (why != EXCHANGE_WILLING)
@@ -57,8 +92,7 @@ static enum exchange_why willing(struct flock *f, const struct peer_id *from,
 		*words = "your clock is far behind the run's";
 		return EXCHANGE_STALE;
 	}
-	if (t->sketch_length > 0 && sketch_unpack(&theirs, t->sketch, t->sketch_length) &&
-	        flock__apart(f, &theirs) && !in_touch(f, from)) {
+	if (flock__apart(f, &theirs) && !in_touch(f, from)) {
 		*words = "your parameters are far from mine";
 		flock__consider_adopting(f, from, &theirs);
 		return f->divergence.adopt_ms ? EXCHANGE_JOINING : EXCHANGE_APART;
@@ -94,6 +128,11 @@ void flock__exchange_message(
 		flock__terms(f, &ours, m->terms.final);
 		e.received.ours = &ours;
 		e.received.deadline_ms = flock__transfer_ms(f, from, m->terms.format);
+	}
+	struct sketch theirs;
+	if (m->kind == EXCHANGE_ACCEPT && !tells_sketch(&m->terms, &theirs)) {
+		e.received.why = EXCHANGE_UNKNOWN;
+		e.received.words = "no sketch";
 	}
 	if (m->kind == EXCHANGE_BUSY && m->busy.why == EXCHANGE_APART)
 		told_apart(f, from);

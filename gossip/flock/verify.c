@@ -11,15 +11,16 @@
  *
  * Only what is the same up to rounding counts, and only when the peer should have moved by much
  * more than that. A peer that moves a little each time is not noticed here; clipping bounds what it
- * can do. What is accused is not used, and the peer is asked again later; after some accusations in
+ * can do, and what it has moved us by in all is bounded by our own path. What is accused is not used, and the peer is asked again later; after some accusations in
  * a row it is quarantined. */
 #include "gossip/flock/flock_internal.h"
 
 #include <math.h>
 #include <string.h>
 
-#define NEAR 1e-4 /* of our length: nobody is drawn to a peer that is so near */
-#define LIES 2    /* failures in a row, before one more is held against a peer */
+#define NEAR 1e-4    /* of our length: nobody is drawn to a peer that is so near */
+#define MERGE_PULL 4 /* radii that one peer may move us in all merge rounds */
+#define LIES 2       /* failures in a row, before one more is held against a peer */
 
 /* Trained, by its own word. */
 static uint64_t samples_of(const struct flock *f, const struct peer_id *id)
@@ -30,7 +31,7 @@ static uint64_t samples_of(const struct flock *f, const struct peer_id *id)
 
 void flock__met(struct flock *f, const struct exchange_result *r)
 {
-	double beta = r->final ? 0.5 : (double)f->c.beta;
+	double beta = (double)(r->final ? FLOCK_FINAL_BETA : f->c.beta);
 	struct meeting m = {.id = r->peer,
 	        .at_ms = f->now_ms,
 	        .sketch = f->x.heard,
@@ -49,6 +50,57 @@ double flock__may_be_apart(const struct flock *f, const struct peer_id *id)
 	        flock__samples(f), samples_of(f, id));
 }
 
+/* ---- how far one peer may move us */
+
+void flock__path(struct flock *f)
+{
+	const struct flock_trained *s = &f->clock.last;
+	partners_path(f->partners, s->step, s->moved);
+	if (s->step > f->clock.set_step)
+		clip_cap(&f->clip,
+		        CLIP_OWN_STEPS * s->moved / (double)(s->step - f->clock.set_step));
+}
+
+/* Nobody trains in merge rounds: there the radius of the training before is the measure, and without
+ * one the parameters' own length. */
+static double pull_left(const struct flock *f, const struct peer_id *id)
+{
+	if (!exchange_final(f->exchange))
+		return partners_pull_left(f->partners, id);
+	const struct partner *p = partners_find(f->partners, id);
+	double radius = (double)clip_radius(&f->clip, -1, flock__moved(f));
+	double most = isfinite(radius)        ? MERGE_PULL * radius
+	              : f->divergence.has_own ? sketch_norm(&f->divergence.own)
+	                                      : 0;
+	double left = p ? most - p->merged : most;
+	return left > 0 ? left : 0;
+}
+
+/* The length of what is added: the shares are by group. */
+static double pull(const struct flock *f, const float *k)
+{
+	double sum = 0;
+	for (int g = 0; g < f->c.n_groups; g++)
+		sum += (double)k[g] * (double)k[g] * f->x.distance2[g];
+	return sqrt(sum);
+}
+
+static void limit_pull(struct flock *f, float *factor)
+{
+	struct peer_id from = exchange_peer(f->exchange);
+	double beta = (double)(exchange_final(f->exchange) ? FLOCK_FINAL_BETA : f->c.beta);
+	double left = pull_left(f, &from), way = beta * pull(f, factor);
+	for (int g = 0; g < f->c.n_groups && way > left; g++)
+		factor[g] = (float)((double)factor[g] * left / way);
+}
+
+void flock__pulled(struct flock *f, const struct exchange_actions *a)
+{
+	if (f->x.has_distance2)
+		partners_pulled(f->partners, &a->peer, pull(f, a->k), exchange_final(f->exchange),
+		        f->now_ms);
+}
+
 static void measure(struct flock *f, const double *distance2)
 {
 	double sum = 0;
@@ -59,6 +111,7 @@ static void measure(struct flock *f, const double *distance2)
 	f->x.own_factor =
 	        clip_factors(&f->clip, f->x.distance2, flock__moved(f), f->x.moved.moved.factor);
 	f->x.moved.moved.distance = sqrt(sum);
+	limit_pull(f, f->x.moved.moved.factor);
 }
 
 static int judge(const struct flock *f)

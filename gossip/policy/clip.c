@@ -36,6 +36,8 @@
  * apart is followed, and less than τ, so that it takes its time. */
 #define CLIPPED 0.75
 
+#define INHERITED 4 /* times the own path since joining, at most */
+
 _Static_assert(CLIP_WARM <= CLIP_HISTORY, "the history can become warm");
 
 void clip_init(struct clip *c, int n_groups)
@@ -86,13 +88,20 @@ static double since(const struct clip *c, const struct clip_series *s, double mo
 	return all > 0 ? path * least(s->usual / all, 1) : path;
 }
 
+/* A donor's τ; 0: none. */
+static double inherited_of(const struct clip *c, int group, double moved)
+{
+	double most = c->most > INHERITED * moved ? c->most : INHERITED * moved;
+	return least((double)c->inherited[group + 1], most);
+}
+
 float clip_radius(const struct clip *c, int group, double moved)
 {
 	const struct clip_series *s = series_of(c, group);
-	float inherited = c->inherited[group + 1];
+	double inherited = inherited_of(c, group, moved);
 	double radius = s->n >= CLIP_WARM ? RADIUS * s->usual : 0;
 	if (radius <= 0)
-		radius = inherited > 0 ? (double)inherited : moved;
+		radius = inherited > 0 ? inherited : moved;
 	else if (radius < since(c, s, moved))
 		radius = since(c, s, moved);
 	if (!(radius > 0))
@@ -165,4 +174,9 @@ void clip_inherit(struct clip *c, const float *radius, int n)
 		bool known = i < n && isfinite(radius[i]) && radius[i] > 0;
 		c->inherited[i] = known ? radius[i] : 0;
 	}
+}
+
+void clip_cap(struct clip *c, double most)
+{
+	c->most = isfinite(most) && most > 0 ? most : 0;
 }

@@ -5,7 +5,8 @@
  * distances, for all parameters together and for each group of layers by itself. A distance over
  * τ enters the history as ¾·τ: bad partners, up to half of all, cannot widen their own door.
  * Until 8 distances are known, τ is what the agent itself has moved since it joined (all begin
- * from the same weights); a joiner inherits its donor's. Check for finite numbers first, τ/∞ · ∞
+ * from the same weights); a joiner inherits its donor's, as far as its own steps bear it out, since
+ * a donor may say anything. Check for finite numbers first, τ/∞ · ∞
  * is none: a distance that is not finite gets the factor 0, and nothing of its exchange is
  * entered. */
 #ifndef DUNLIN_GOSSIP_POLICY_CLIP_H
@@ -26,6 +27,7 @@ struct clip {
 	int n_groups;
 	struct clip_series all, group[EXCHANGE_GROUPS_MAX];
 	float inherited[EXCHANGE_GROUPS_MAX + 1]; /* τ of a donor, overall then by group; 0: none */
+	double most; /* what an inherited τ counts for, or four times the own path if that is more */
 	double moved; /* own path, when something was last entered */
 };
 
@@ -46,5 +48,10 @@ void clip_enter(struct clip *c, const double *distance2, double moved);
 /* For a gift, and from one: n_groups + 1 values of τ, finite and >= 0 (others are taken as 0). */
 void clip_export(const struct clip *c, double moved, float *radius);
 void clip_inherit(struct clip *c, const float *radius, int n);
+
+/* The longest τ that may be inherited: before the first own step a part of the parameters' length,
+ * then CLIP_OWN_STEPS own steps. 0, as at the beginning: none. */
+#define CLIP_OWN_STEPS 64
+void clip_cap(struct clip *c, double most);
 
 #endif

@@ -46,6 +46,9 @@
 _Static_assert(STRETCH_MAX *DEADLINE_MS_MIN >= DEADLINE_MS_MAX, "any deadline can be reached");
 _Static_assert(QUARANTINE_MS << QUARANTINE_DOUBLINGS >= QUARANTINE_MS_MAX, "so can the hour");
 
+#define PULL_TIMES 4.0      /* our own path */
+#define PULL_HALF_STEPS 128 /* of the window */
+
 #define NONE UINT16_MAX
 _Static_assert(PARTNERS_MAX < NONE, "places in the table");
 
@@ -55,6 +58,9 @@ struct partners {
 	uint64_t key; /* of the hash */
 	bool drawn;
 	struct peer_id last; /* that was drawn */
+	double path;         /* our own */
+	double mark[2];      /* the same when the present half window began, and the one before */
+	uint64_t half, half_step; /* number of the present half window, and its first step */
 	uint32_t n;
 	uint16_t head[PARTNERS_MAX], next[PARTNERS_MAX]; /* chains by hash */
 	struct partner entry[PARTNERS_MAX];
@@ -347,4 +353,48 @@ uint64_t partners_deadline(const struct partners *p, const struct peer_id *id, u
 	if (e)
 		ms *= (double)e->stretch;
 	return ms < DEADLINE_MS_MAX ? (uint64_t)ms : DEADLINE_MS_MAX;
+}
+
+/* ---- pulls */
+
+void partners_path(struct partners *p, uint64_t step, double moved)
+{
+	if (moved < p->path) { /* the parameters were set */
+		p->mark[0] = p->mark[1] = 0;
+		p->half += 2;
+		p->half_step = step;
+	} else if (step - p->half_step >= PULL_HALF_STEPS) {
+		p->mark[1] = p->mark[0];
+		p->mark[0] = p->path;
+		p->half++;
+		p->half_step = step;
+	}
+	p->path = moved;
+}
+
+double partners_pull_left(const struct partners *p, const struct peer_id *id)
+{
+	const struct partner *e = partners_find(p, id);
+	double left = PULL_TIMES * (p->path - p->mark[1]);
+	if (e && e->pulled_half == p->half)
+		left -= e->pulled[0] + e->pulled[1];
+	else if (e && e->pulled_half + 1 == p->half)
+		left -= e->pulled[0];
+	return left > 0 ? left : 0;
+}
+
+void partners_pulled(
+        struct partners *p, const struct peer_id *id, double length, bool final, uint64_t now_ms)
+{
+	struct partner *e = touch(p, id, now_ms);
+	if (final) {
+		e->merged += length;
+		return;
+	}
+	if (e->pulled_half != p->half) {
+		e->pulled[1] = e->pulled_half + 1 == p->half ? e->pulled[0] : 0;
+		e->pulled[0] = 0;
+		e->pulled_half = p->half;
+	}
+	e->pulled[0] += length;
 }

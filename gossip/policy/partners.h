@@ -9,7 +9,11 @@
  *
  * Deadlines: median + 4·MAD, at least 2·median, of the last 16 exchanges' time per byte, doubled on
  * a timeout and shrunk by an eighth on success (what timed out teaches nothing), with a floor of
- * 2 s and a ceiling of 10 min. Pure; a bounded table whose least recently used entry makes room. */
+ * 2 s and a ceiling of 10 min.
+ *
+ * Pulls: what one peer has moved our parameters by in a window, the last 128 to 256 own steps, is
+ * at most 4 × our own path in it. Clipping bounds one exchange; a peer that is just within the
+ * radius each time could still lead us anywhere. Pure; a bounded table whose least recently used entry makes room. */
 #ifndef DUNLIN_GOSSIP_POLICY_PARTNERS_H
 #define DUNLIN_GOSSIP_POLICY_PARTNERS_H
 
@@ -34,7 +38,10 @@ struct partner {
 	uint64_t quarantine_ms; /* until when; 0 or past: it is not */
 	uint32_t quarantines;
 	char reason[PARTNER_REASON_MAX]; /* of the last quarantine */
-	double tokens;                   /* exchanges that it may still begin with us */
+	double pulled[2]; /* how far it has moved us: in the half window pulled_half, and before */
+	uint64_t pulled_half;
+	double merged; /* the same in merge rounds, ever */
+	double tokens; /* exchanges that it may still begin with us */
 	uint64_t tokens_ms;
 };
 
@@ -65,6 +72,15 @@ void partners_quarantine(
 
 /* Milliseconds for an exchange with that peer of that many bytes in its larger direction. */
 uint64_t partners_deadline(const struct partners *p, const struct peer_id *id, uint64_t bytes);
+
+/* Our own path so far, in steps and in length; a shorter one than before begins anew, since the
+ * parameters were set. */
+void partners_path(struct partners *p, uint64_t step, double moved);
+/* How far that peer may still move us in this window; and that it has. final: in a merge round,
+ * which does not count in the window but for partner.merged. */
+double partners_pull_left(const struct partners *p, const struct peer_id *id);
+void partners_pulled(
+        struct partners *p, const struct peer_id *id, double length, bool final, uint64_t now_ms);
 
 /* Looking around. NULL: unknown. partners_get: 0 … count − 1 in no lasting order. */
 const struct partner *partners_find(const struct partners *p, const struct peer_id *id);

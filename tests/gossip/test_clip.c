@@ -44,6 +44,7 @@ static void test_cold(void **state)
 	near(clip_radius(&c, 0, 2.5), 2.5);
 	near(clip_factors(&c, &d2, 2.5, &f), 0.25);
 	clip_inherit(&c, donor, 2);
+	clip_cap(&c, 100);
 	near(clip_radius(&c, -1, 2.5), 3);
 	near(clip_radius(&c, 0, 0), 5);
 
@@ -54,6 +55,22 @@ static void test_cold(void **state)
 	near(once(10, 2.5), 0.3);
 	near(clip_radius(&c, -1, 2.5), 5.625);
 	near(clip_radius(&c, 0, 2.5), 9.375);
+}
+
+/* A donor says that anything may come: it counts for what our own steps bear out. */
+static void test_inherited_is_capped(void **state)
+{
+	float donor[2] = {FLT_MAX, FLT_MAX}, f;
+	double d2 = 1e12;
+	(void)state;
+	clip_init(&c, 1);
+	clip_inherit(&c, donor, 2);
+	clip_cap(&c, 2); /* a part of the parameters' length */
+	near(clip_radius(&c, -1, 0), 2);
+	near(clip_factors(&c, &d2, 0, &f), 2e-6);
+	clip_cap(&c, CLIP_OWN_STEPS * 0.01);
+	near(clip_radius(&c, -1, 0.01), 0.64);
+	near(clip_radius(&c, -1, 1), 4); /* of our own path */
 }
 
 /* Of 1 … 8 the smaller four count: 1 + 4 + 9 + 16 = 30, over 4. */
@@ -238,6 +255,7 @@ static void test_not_numbers(void **state)
 	assert_int_equal(c.all.n, 0);
 	assert_int_equal(c.group[0].n, 0);
 
+	clip_cap(&c, 100);
 	clip_inherit(&c, lies, 5); /* one more than there are groups */
 	clip_export(&c, 0, radius);
 	assert_true(radius[0] == 0 && radius[1] == 0 && radius[2] == 0);
@@ -258,6 +276,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_cold),
+	        cmocka_unit_test(test_inherited_is_capped),
 	        cmocka_unit_test(test_trimmed),
 	        cmocka_unit_test(test_window),
 	        cmocka_unit_test(test_bad_beginning),

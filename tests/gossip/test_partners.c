@@ -529,6 +529,30 @@ static void test_table(void **state)
 	assert_null(partners_get(p, partners_count(p)));
 }
 
+/* What one peer has moved us by is at most 4 × our own path in the same window. */
+static void test_pulls(void **state)
+{
+	struct peer_id a = id(1), other = id(2);
+	(void)state;
+	assert_true(partners_pull_left(p, &a) <= 0); /* who has not moved is not to be led */
+	partners_path(p, 10, 1.0);
+	assert_true(fabs(partners_pull_left(p, &a) - 4) < 1e-9);
+	partners_pulled(p, &a, 3, false, now);
+	partners_pulled(p, &a, 100, true, now); /* merge rounds are counted by themselves */
+	assert_true(fabs(partners_pull_left(p, &a) - 1) < 1e-9);
+	assert_true(fabs(partners_pull_left(p, &other) - 4) < 1e-9);
+	assert_true(fabs(find(1)->merged - 100) < 1e-9);
+	/* Half a window later the path goes on, and so does the account. */
+	partners_path(p, 138, 1.5);
+	assert_true(fabs(partners_pull_left(p, &a) - 3) < 1e-9);
+	/* Another half: what was before the window counts no more, neither path nor pull. */
+	partners_path(p, 266, 2.0);
+	assert_true(fabs(partners_pull_left(p, &a) - 4) < 1e-9);
+	/* New parameters, a new path. */
+	partners_path(p, 267, 0);
+	assert_true(partners_pull_left(p, &other) <= 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -547,6 +571,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_deadline_after_timeouts, begin, end),
 	        cmocka_unit_test_setup_teardown(test_deadline_follows, begin, end),
 	        cmocka_unit_test_setup_teardown(test_table, begin, end),
+	        cmocka_unit_test_setup_teardown(test_pulls, begin, end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

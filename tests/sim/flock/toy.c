@@ -228,7 +228,7 @@ static void train(struct fsim *w, int i)
 		t->m[p] = MOMENTUM * t->m[p] + grad;
 		t->x[p] -= lr * t->m[p];
 		norm2 += (double)grad * grad;
-		step2 += (double)(lr * t->m[p]) * (lr * t->m[p]);
+		step2 += (double)(LR * t->m[p]) * (LR * t->m[p]); /* also of a learner that stands still */
 		loss += 0.5 * (double)off * off;
 	}
 	t->step++;
