@@ -31,13 +31,11 @@ tests_gossip_test_gossip_sim_LDADD = $(SIM_LIBS) $(CMOCKA_LIBS)
 tests_gossip_test_exchange_SOURCES = tests/gossip/exchange_support.h tests/gossip/test_exchange.c
 tests_gossip_test_exchange_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_exchange_settle_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
-tests_gossip_test_exchange_sim_SOURCES = \
+tests_gossip_test_exchange_sim_SOURCES = $(SIMNET_SOURCES) \
 	tests/sim/exchange_check.c \
 	tests/sim/exchange_links.c \
 	tests/sim/exchange_sim.c \
 	tests/sim/exchange_sim.h \
-	tests/sim/queue.c \
-	tests/sim/queue.h \
 	tests/gossip/test_exchange_sim.c
 tests_gossip_test_exchange_sim_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_gossip_test_gate_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)

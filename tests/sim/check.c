@@ -289,7 +289,7 @@ static int process_of(const struct sim *s, uint32_t key)
 {
 	int found = -1;
 	for (int i = 0; i < s->key[key].n_nodes; i++)
-		if (s->node[s->key[key].node[i]].running && s->node[s->key[key].node[i]].core)
+		if (s->node[s->key[key].node[i]].alive && s->node[s->key[key].node[i]].core)
 			found = found == -1 ? (int)s->key[key].node[i] : -2;
 	return found;
 }
@@ -327,7 +327,7 @@ static bool sees_right(struct sim *s, uint32_t n, uint32_t key, char *why, size_
 static bool counts(const struct sim *s, uint32_t n)
 {
 	const struct sim_node *p = &s->node[n];
-	return p->running && p->core && process_of(s, p->key) != -2;
+	return p->alive && p->core && process_of(s, p->key) != -2;
 }
 
 bool check_views_equal(struct sim *s, char *why, size_t bytes)
@@ -372,7 +372,7 @@ bool check_knows_dead(const struct sim *s, uint32_t key)
 	struct member_view v;
 	for (uint32_t n = 0; n < s->n_nodes; n++) {
 		const struct sim_node *p = &s->node[n];
-		if (!p->running || !p->core || !gossip_find(p->core, &s->key[key].id, &v))
+		if (!p->alive || !p->core || !gossip_find(p->core, &s->key[key].id, &v))
 			continue;
 		if (!is_down(v.state))
 			return false;

@@ -6,6 +6,11 @@
 
 #include <stdlib.h>
 
+static struct simnet_way *way(struct xsim *f, int from, int to)
+{
+	return simnet_way(&f->net, (uint32_t)from, (uint32_t)to);
+}
+
 static uint32_t dial(struct xsim *f, int from, int to)
 {
 	if (f->n_streams == f->room_streams) {
@@ -37,7 +42,7 @@ static void break_stream(struct xsim *f, uint32_t i)
 	s->broken = true;
 	uint64_t back_ms = f->now_ms + xsim_between(f, 0, f->setup.away_ms);
 	for (int end = 0; end < 2 && f->setup.away_ms; end++)
-		f->agent[s->who[end]].away_ms[s->who[!end]] = back_ms;
+		way(f, s->who[end], s->who[!end])->barred_ms = back_ms;
 	for (int end = 0; end < 2; end++) {
 		cut(f, s, end);
 		xsim_push(f, s->cut_ms[end] - f->now_ms + xsim_between(f, 1, 300), XSIM_CLOSE, i,
@@ -46,23 +51,6 @@ static void break_stream(struct xsim *f, uint32_t i)
 			xsim_push(f, xsim_between(f, 1, 3000), XSIM_GONE, (uint32_t)s->who[end],
 			        (uint32_t)s->who[!end]);
 	}
-}
-
-/* One that is free, or one more. */
-static uint32_t packet(struct xsim *f)
-{
-	if (f->free_packet > 0) {
-		uint32_t i = f->free_packet - 1;
-		f->free_packet = f->packet[i].next;
-		return i;
-	}
-	if (f->n_packets == f->room_packets) {
-		f->room_packets = f->room_packets ? 2 * f->room_packets : 64;
-		f->packet = realloc(f->packet, f->room_packets * sizeof *f->packet);
-		if (!f->packet)
-			abort();
-	}
-	return f->n_packets++;
 }
 
 void links_post(struct xsim *f, int from, int to, const struct exchange_message *m)
@@ -76,7 +64,7 @@ void links_post(struct xsim *f, int from, int to, const struct exchange_message 
 		        (s->open[end] || end == 0))
 			break;
 	}
-	if (i == UINT32_MAX && f->now_ms < f->agent[from].away_ms[to])
+	if (i == UINT32_MAX && f->now_ms < way(f, from, to)->barred_ms)
 		return;
 	if (i == UINT32_MAX) {
 		i = dial(f, from, to);
@@ -85,11 +73,14 @@ void links_post(struct xsim *f, int from, int to, const struct exchange_message 
 	struct xsim_stream *s = &f->stream[i];
 	bool slow = xsim_chance(f, f->setup.slow_chance);
 	uint64_t at = f->now_ms + xsim_between(f, 1, 50) + (slow ? xsim_between(f, 0, 2000) : 0);
-	s->last_ms[!end] = at > s->last_ms[!end] ? at : s->last_ms[!end];
+	at = simnet_in_order(&s->last_ms[!end], at);
 	if (!s->broken && !xsim_chance(f, f->setup.lose_chance)) {
-		uint32_t p = packet(f);
-		f->packet[p] = (struct xsim_packet){.stream = i, .end = !end, .message = *m};
-		xsim_push(f, s->last_ms[!end] - f->now_ms, XSIM_ARRIVE, p, 0);
+		uint32_t parcel = simnet_parcel_new(&f->net, (uint32_t)from, (uint32_t)to);
+		struct xsim_packet *p = simnet_parcel(&f->net, parcel);
+		p->stream = i;
+		p->end = !end;
+		p->message = *m;
+		xsim_push(f, at - f->now_ms, XSIM_ARRIVE, parcel, 0);
 	}
 	if (xsim_chance(f, f->setup.break_chance))
 		break_stream(f, i);
@@ -106,24 +97,22 @@ void links_dead(struct xsim *f, int who)
 		break_stream(f, i);
 	}
 	for (int i = 0; i < f->setup.n; i++)
-		f->agent[who].open[i] = 0;
+		way(f, who, i)->up = 0;
 }
 
-static void arrive(struct xsim *f, uint32_t i)
+static void arrive(struct xsim *f, uint32_t parcel)
 {
-	/* By value: what it sets off may move the packets. */
-	struct xsim_packet p = f->packet[i];
-	f->packet[i].next = f->free_packet;
-	f->free_packet = i + 1;
-	const struct xsim_stream *s = &f->stream[p.stream];
-	int to = s->who[p.end], from = s->who[!p.end];
-	if (s->closed[p.end] || (s->broken && f->now_ms > s->cut_ms[p.end]))
-		return;
+	const struct xsim_packet *p = simnet_parcel(&f->net, parcel);
+	const struct xsim_stream *s = &f->stream[p->stream];
 	struct exchange_terms ours = xsim_terms(f);
-	xsim_step(f, to,
-	        (struct exchange_event){.kind = EXCHANGE_EVENT_RECEIVED,
-	                .peer = f->agent[from].id,
-	                .received = {.message = &p.message, .ours = &ours, .deadline_ms = 8000}});
+	if (!s->closed[p->end] && !(s->broken && f->now_ms > s->cut_ms[p->end]))
+		xsim_step(f, (int)p->parcel.to,
+		        (struct exchange_event){.kind = EXCHANGE_EVENT_RECEIVED,
+		                .peer = f->agent[p->parcel.from].id,
+		                .received = {.message = &p->message,
+		                        .ours = &ours,
+		                        .deadline_ms = 8000}});
+	simnet_parcel_free(&f->net, parcel);
 }
 
 void links_event(struct xsim *f, const struct sim_entry *e)
@@ -144,8 +133,9 @@ void links_event(struct xsim *f, const struct sim_entry *e)
 	if (!up && !s->open[e->b])
 		return;
 	s->open[e->b] = up;
-	f->agent[me].open[other] += up ? 1 : -1;
-	if (f->agent[me].open[other] == (up ? 1 : 0))
+	struct simnet_way *w = way(f, me, other);
+	w->up = up ? w->up + 1 : w->up - 1;
+	if (w->up == (up ? 1 : 0))
 		xsim_step(f, me,
 		        (struct exchange_event){
 		                .kind = up ? EXCHANGE_EVENT_UP : EXCHANGE_EVENT_DOWN,

@@ -15,8 +15,7 @@ static const struct manifest manifest = {.run = 1,
 
 void xsim_push(struct xsim *f, uint64_t after_ms, enum xsim_event_kind k, uint32_t a, uint32_t b)
 {
-	queue_push(&f->queue,
-	        (struct sim_entry){.at_ms = f->now_ms + after_ms, .kind = k, .a = a, .b = b});
+	simnet_push(&f->net, after_ms, k, a, b);
 }
 
 bool xsim_chance(struct xsim *f, double p)
@@ -26,7 +25,7 @@ bool xsim_chance(struct xsim *f, double p)
 
 uint64_t xsim_between(struct xsim *f, uint64_t from, uint64_t to)
 {
-	return from + rng_below(&f->rng, to - from + 1);
+	return simnet_between(&f->net, from, to);
 }
 
 int xsim_find(const struct xsim *f, const struct peer_id *id)
@@ -73,6 +72,8 @@ static void born(struct xsim *f, int i)
 void xsim_init(struct xsim *f, const struct xsim_setup *s)
 {
 	memset(f, 0, sizeof *f);
+	simnet_init(
+	        &f->net, (uint32_t)s->n, f->agent, sizeof *f->agent, sizeof(struct xsim_packet));
 	f->setup = *s;
 	f->setup.words = s->words ? s->words : XSIM_WORDS;
 	size_t n = f->setup.words;
@@ -107,11 +108,10 @@ void xsim_close(struct xsim *f)
 	for (uint32_t i = 0; i < sizeof f->transfer / sizeof *f->transfer; i++)
 		for (int s = 0; s < 2; s++)
 			free(f->transfer[i].wire[s]);
-	free(f->packet);
 	free(f->stream);
 	free(f->truth);
 	free(f->bound);
-	queue_close(&f->queue);
+	simnet_close(&f->net);
 }
 
 static void transfer_ends(struct xsim *f, int i);
@@ -429,11 +429,8 @@ static void happen(struct xsim *f, const struct sim_entry *e)
 void xsim_run(struct xsim *f, uint64_t until_ms)
 {
 	struct sim_entry e;
-	while (!f->failure[0] && f->queue.n > 0 && f->queue.entry[0].at_ms <= until_ms &&
-	        queue_pop(&f->queue, &e)) {
-		f->now_ms = e.at_ms;
+	while (!f->failure[0] && simnet_next(&f->net, until_ms, &e))
 		happen(f, &e);
-	}
 	if (f->now_ms < until_ms)
 		f->now_ms = until_ms;
 }

@@ -7,6 +7,7 @@
  * that cannot be opened, transfers that fail, trainers that take their time, deaths and restarts.
  * One seed decides it all.
  *
+ *     simnet.h          the world below: time, hosts, ways, parcels
  *     exchange_sim.c    agents: what a machine's actions set off; life and death; the loop
  *     exchange_links.c  streams
  *     exchange_check.c  the truth about each exchange, and whether the agents' accounts agree
@@ -16,11 +17,10 @@
 #ifndef DUNLIN_TESTS_SIM_EXCHANGE_SIM_H
 #define DUNLIN_TESTS_SIM_EXCHANGE_SIM_H
 
-#include "agent/base/rng.h"
 #include "gossip/exchange/exchange.h"
 #include "gossip/policy/clip.h"
 #include "net/bulk/convert.h"
-#include "tests/sim/queue.h"
+#include "tests/sim/simnet.h"
 
 #define XSIM_AGENTS 16
 #define XSIM_WORDS 1000
@@ -64,11 +64,15 @@ struct xsim_truth {
 };
 
 struct xsim_agent {
+	union {
+		struct simnet_host host;
+		struct {
+			SIMNET_HOST;
+		};
+	};
 	struct peer_id id;
 	struct exchange *x; /* owned */
-	bool alive;
-	uint32_t life,
-	        op; /* op: raised where late events of the trainer or the transfer are void */
+	uint32_t op;        /* raised where late events of the trainer or the transfer are void */
 	uint64_t timer_ms;
 	uint32_t timers;
 	float *v, *snapshot, *staging; /* (words), owned */
@@ -80,9 +84,7 @@ struct xsim_agent {
 	uint64_t entered_ms; /* that state */
 	struct clip clip;
 	uint64_t by_outcome[OUTCOMES];
-	uint64_t late[OUTCOMES];       /* of these: of exchanges that were put aside */
-	int open[XSIM_AGENTS];         /* streams by peer */
-	uint64_t away_ms[XSIM_AGENTS]; /* by peer: when they can dial again */
+	uint64_t late[OUTCOMES]; /* of these: of exchanges that were put aside */
 };
 
 struct xsim_transfer {
@@ -93,9 +95,9 @@ struct xsim_transfer {
 };
 
 struct xsim_packet {
+	struct simnet_parcel parcel;
 	uint32_t stream;
-	uint32_t next; /* of the free ones, + 1 */
-	int end;       /* of the receiver */
+	int end; /* of the receiver */
 	struct exchange_message message;
 };
 
@@ -107,18 +109,19 @@ struct xsim_stream {
 };
 
 struct xsim {
+	union {
+		struct simnet net;
+		struct {
+			SIMNET_SHARED;
+		};
+	};
 	struct xsim_setup setup;
-	struct rng rng;
-	struct sim_queue queue;
-	uint64_t now_ms;
 	size_t group_end[XSIM_GROUPS];
 	const struct convert *convert;
 	struct xsim_agent agent[XSIM_AGENTS];
 	struct xsim_transfer transfer[2 * XSIM_AGENTS];
 	uint32_t n_transfers;
-	struct xsim_packet *packet;                    /* owned */
-	uint32_t n_packets, room_packets, free_packet; /* free: the first, + 1 */
-	struct xsim_stream *stream;                    /* owned */
+	struct xsim_stream *stream; /* owned */
 	uint32_t n_streams, room_streams;
 	struct xsim_truth *truth; /* owned */
 	uint32_t n_truths, room_truths;

@@ -106,23 +106,23 @@ static void begin_link_fault(struct sim *s, const struct sim_fault *f)
 			s->node[i].group = (uint32_t)sim_between(s, 0, f->value - 1);
 		break;
 	case FAULT_ONE_WAY:
-		sim_link(s, f->node, f->other)->blocked = true;
+		simnet_way(&s->net, f->node, f->other)->blocked = true;
 		for (uint32_t i = 0; i < s->n_nodes; i++)
 			if (i != f->node && bits >> (i & 63) & 1 && bits & 0x8000)
-				sim_link(s, f->node, i)->blocked = true;
+				simnet_way(&s->net, f->node, i)->blocked = true;
 		break;
 	case FAULT_BRIDGE:
-		sim_link(s, f->node, f->other)->blocked = true;
-		sim_link(s, f->other, f->node)->blocked = true;
+		simnet_way(&s->net, f->node, f->other)->blocked = true;
+		simnet_way(&s->net, f->other, f->node)->blocked = true;
 		break;
 	case FAULT_ISOLATE:
 		p->isolated = true;
 		break;
 	default:
-		s->weather.loss = (double)sim_between(s, 0, 50) / 100;
-		s->weather.duplicate = (double)sim_between(s, 0, 30) / 100;
-		s->weather.jitter_ms = (uint32_t)sim_between(s, 0, 1500);
-		s->weather.resolve_failure = 0.5;
+		s->loss = (double)sim_between(s, 0, 50) / 100;
+		s->duplicate = (double)sim_between(s, 0, 30) / 100;
+		s->jitter_ms = (uint32_t)sim_between(s, 0, 1500);
+		s->resolve_failure = 0.5;
 	}
 }
 
@@ -134,7 +134,7 @@ static void begin_host_fault(struct sim *s, const struct sim_fault *f)
 		p->slow_ms = (uint32_t)f->value;
 		break;
 	case FAULT_PAUSE:
-		p->paused_until_ms = f->to_ms;
+		p->frozen_until = f->to_ms;
 		break;
 	case FAULT_CLOCK_FORWARD:
 		p->offset_ms += f->value;
@@ -165,12 +165,12 @@ static void begin_process_fault(struct sim *s, const struct sim_fault *f)
 		break;
 	case FAULT_LEAVE:
 	case FAULT_LEAVE_RETURN:
-		if (s->now_ms >= s->node[f->node].paused_until_ms)
+		if (s->now_ms >= s->node[f->node].frozen_until)
 			sim_leave(s, f->node);
 		break;
 	case FAULT_TWIN:
 		/* Somebody copies the key to another machine, with or without the state. */
-		if (s->node[f->other].running)
+		if (s->node[f->other].alive)
 			break;
 		s->node[f->other].generation = f->value & 2 ? s->node[f->node].generation - 1 : 0;
 		s->liar = true; /* two counts under one name */
@@ -203,7 +203,7 @@ static void end_fault(struct sim *s, const struct sim_fault *f)
 	case FAULT_ONE_WAY:
 	case FAULT_BRIDGE:
 		for (uint32_t i = 0; i < s->n_nodes * s->n_nodes; i++)
-			s->link[i].blocked = false;
+			s->net.way[i].blocked = false;
 		break;
 	case FAULT_ISOLATE:
 		s->node[f->node].isolated = false;
@@ -218,7 +218,7 @@ static void end_fault(struct sim *s, const struct sim_fault *f)
 	case FAULT_LEAVE_RETURN:
 	case FAULT_LATE_JOIN:
 	case FAULT_RESTART_LOST:
-		if (s->node[f->node].running)
+		if (s->node[f->node].alive)
 			break;
 		/* Its count comes back only as far as those whom it meets remember it. */
 		s->liar |= f->kind == FAULT_RESTART_LOST;
@@ -229,7 +229,7 @@ static void end_fault(struct sim *s, const struct sim_fault *f)
 			sim_stop(s, f->value & 8 ? f->other : f->node, f->value & 1);
 		break;
 	case FAULT_WEATHER:
-		s->weather = s->config.weather;
+		sim_set_weather(s, &s->config.weather);
 		break;
 	case FAULT_FORGER:
 	case FAULT_SYBILS:
@@ -266,10 +266,10 @@ void faults_stop(struct sim *s)
 		if (p->forger)
 			forger_stop(s, i);
 		for (uint32_t k = 0; k < s->n_nodes; k++)
-			sim_link(s, i, k)->blocked = false;
+			simnet_way(&s->net, i, k)->blocked = false;
 	}
-	s->weather = s->config.weather;
-	s->weather.loss = s->weather.duplicate = s->weather.resolve_failure = 0;
-	if (!s->node[0].running)
+	sim_set_weather(s, &s->config.weather);
+	s->loss = s->duplicate = s->resolve_failure = 0;
+	if (!s->node[0].alive)
 		sim_start(s, 0, true);
 }

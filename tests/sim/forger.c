@@ -134,19 +134,16 @@ static void send_to(struct sim *s, uint32_t n, uint32_t to, struct gossip_messag
 		network_datagram(s, n, to, m);
 		return;
 	}
-	uint32_t i = sim_packet_new(s);
+	uint32_t i = network_packet(s, n, to, PACKET_MESSAGE);
 	struct sim_packet *p = sim_packet(s, i);
-	p->kind = PACKET_MESSAGE;
 	p->channel = CHANNEL_STREAM;
-	p->from = n;
-	p->to = to;
 	sim_message_copy(&p->message, m);
 	sim_push(s, s->now_ms + 1, SIM_ARRIVE, i, 0);
 }
 
 void forger_act(struct sim *s, uint32_t n)
 {
-	if (!s->node[n].running)
+	if (!s->node[n].alive)
 		return;
 	static const uint8_t kinds[] = {MESSAGE_GOSSIP, MESSAGE_GOSSIP, MESSAGE_SYNC, MESSAGE_PING,
 	        MESSAGE_ACK, MESSAGE_NACK, MESSAGE_PING_REQ};
@@ -163,7 +160,7 @@ void forger_act(struct sim *s, uint32_t n)
 		size_t want = (size_t)sim_between(s, 1, GOSSIP_UPDATES_MAX);
 		while (want-- > 0)
 			m.n_updates = (uint8_t)(m.n_updates + lie(s, n, &m.update[m.n_updates]));
-		if (s->node[to].running && !s->node[to].forger)
+		if (s->node[to].alive && !s->node[to].forger)
 			send_to(s, n, to, &m);
 	}
 	sim_push(s, s->now_ms + sim_between(s, 100, 1000), SIM_FORGE, n, 0);
@@ -178,7 +175,7 @@ void forger_receive(struct sim *s, uint32_t n, const struct sim_packet *p)
 	if (p->message.kind != MESSAGE_PING || sim_chance(s, 0.3))
 		return;
 	struct gossip_message m = {.kind = MESSAGE_ACK, .nonce = p->message.nonce};
-	network_datagram(s, n, p->from, &m);
+	network_datagram(s, n, p->parcel.from, &m);
 }
 
 void forger_start(struct sim *s, uint32_t n)
@@ -188,7 +185,7 @@ void forger_start(struct sim *s, uint32_t n)
 		s->caught = calloc(CAUGHT, sizeof *s->caught);
 	if (!s->caught)
 		abort();
-	p->forger = p->running = true;
+	p->forger = p->alive = true;
 	p->generation++;
 	s->key[p->key].forger = true;
 	p->life++;
@@ -198,7 +195,7 @@ void forger_start(struct sim *s, uint32_t n)
 
 void forger_stop(struct sim *s, uint32_t n)
 {
-	if (s->node[n].running)
+	if (s->node[n].alive)
 		sim_say(s, "n%u: has forged enough", n);
-	s->node[n].running = false;
+	s->node[n].alive = false;
 }

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: MIT
+# The world that all simulations stand on.
+SIMNET_SOURCES = \
+	tests/sim/queue.c \
+	tests/sim/queue.h \
+	tests/sim/simnet.c \
+	tests/sim/simnet.h \
+	tests/sim/simnet_stream.c
+
 # The simulator of membership. It links what the core links: nothing that could do I/O.
 check_LIBRARIES += libsim.a
-libsim_a_SOURCES = \
+libsim_a_SOURCES = $(SIMNET_SOURCES) \
 	tests/sim/check.c \
 	tests/sim/faults.c \
 	tests/sim/forger.c \
 	tests/sim/measure.c \
 	tests/sim/network.c \
 	tests/sim/process.c \
-	tests/sim/queue.c \
-	tests/sim/queue.h \
 	tests/sim/seed.c \
 	tests/sim/sim.c \
 	tests/sim/sim.h \
@@ -22,7 +28,7 @@ EXTRA_DIST += tests/sim/exchange_mutants tests/sim/mutants
 
 # The simulator of whole agents.
 check_LIBRARIES += libsimflock.a
-libsimflock_a_SOURCES = \
+libsimflock_a_SOURCES = $(SIMNET_SOURCES) \
 	tests/sim/flock/bulk.c \
 	tests/sim/flock/check.c \
 	tests/sim/flock/flock_sim.h \
@@ -32,9 +38,7 @@ libsimflock_a_SOURCES = \
 	tests/sim/flock/run.c \
 	tests/sim/flock/script.c \
 	tests/sim/flock/toy.c \
-	tests/sim/flock/world.c \
-	tests/sim/queue.c \
-	tests/sim/queue.h
+	tests/sim/flock/world.c
 FLOCK_SIM_LIBS = libsimflock.a libgossip.a libbase.a
 check_PROGRAMS += tests/sim/sim_flock
 tests_sim_sim_flock_SOURCES = tests/sim/flock/main.c

@@ -19,7 +19,7 @@ static void count_death(struct sim *s, const struct gossip *core, const struct p
 		return;
 	bool running = false;
 	for (int i = 0; i < s->key[key].n_nodes; i++)
-		running |= s->node[s->key[key].node[i]].running;
+		running |= s->node[s->key[key].node[i]].alive;
 	uint64_t *counted = &s->death_counted[2 * key];
 	uint64_t g = v.record.generation, i = v.record.incarnation + 1;
 	if (!running || g < counted[0] || (g == counted[0] && i <= counted[1]))
@@ -145,7 +145,7 @@ static void receive_message(struct sim *s, uint32_t n, struct sim_packet *p)
 	        (!gossip_wants_sketch(core, &p->message.sketch) ||
 	                !truth_verify_sketch(s, &p->message.sketch)))
 		return;
-	e.received.from = s->key[s->node[p->from].key].id;
+	e.received.from = s->key[s->node[p->parcel.from].key].id;
 	e.received.address = p->source;
 	e.received.channel = p->channel;
 	e.received.message = &p->message;
@@ -157,7 +157,7 @@ static void receive_resolved(struct sim *s, uint32_t n, const struct sim_packet 
 	struct gossip_event e = {.kind = EVENT_RESOLVED};
 	uint32_t seed = s->node[n].seed_node[p->seed];
 	e.resolved.seed = p->seed;
-	if (!sim_chance(s, s->weather.resolve_failure)) {
+	if (!sim_chance(s, s->resolve_failure)) {
 		/* Sometimes with an address beside it where nobody ever was. */
 		if (sim_chance(s, 0.2)) {
 			e.resolved.address[0] = (struct peer_addr){.family = 4, .port = 7000};
@@ -172,14 +172,14 @@ static void receive_resolved(struct sim *s, uint32_t n, const struct sim_packet 
 void sim_receive(struct sim *s, uint32_t packet)
 {
 	struct sim_packet *p = sim_packet(s, packet);
-	uint32_t n = p->to;
+	uint32_t n = p->parcel.to;
 	struct sim_node *node = &s->node[n];
-	if (!node->running || (p->life && p->life != node->life)) {
-		sim_packet_free(s, packet);
+	if (!node->alive || (p->parcel.life && p->parcel.life != node->life)) {
+		simnet_parcel_free(&s->net, packet);
 		return;
 	}
-	if (s->now_ms < node->paused_until_ms) {
-		sim_push(s, node->paused_until_ms, SIM_ARRIVE, packet, 0);
+	if (s->now_ms < node->frozen_until) {
+		sim_push(s, node->frozen_until, SIM_ARRIVE, packet, 0);
 		return;
 	}
 	if (node->slow_ms && !p->late) {
@@ -203,14 +203,14 @@ void sim_receive(struct sim *s, uint32_t packet)
 		e.peer.address = p->source;
 		sim_step(s, n, &e);
 	}
-	sim_packet_free(s, packet);
+	simnet_parcel_free(&s->net, packet);
 }
 
 /* The trainer did some work and tells of it; now and then it has a new sketch. */
 void sim_train(struct sim *s, uint32_t n)
 {
 	struct sim_node *p = &s->node[n];
-	if (!p->running || !p->core || s->quiet)
+	if (!p->alive || !p->core || s->quiet)
 		return;
 	uint64_t batch = sim_between(s, 1, 500);
 	p->samples += batch;
@@ -218,9 +218,9 @@ void sim_train(struct sim *s, uint32_t n)
 	struct gossip_event e = {.kind = EVENT_STATUS};
 	e.status = (struct member_status){.model = 7, .step = ++p->step, .samples = p->samples};
 	e.status.loss = 1.0f / (float)(1 + p->step);
-	if (s->now_ms >= p->paused_until_ms)
+	if (s->now_ms >= p->frozen_until)
 		sim_step(s, n, &e);
-	if (p->step % 16 == 1 && !s->failed && s->now_ms >= p->paused_until_ms) {
+	if (p->step % 16 == 1 && !s->failed && s->now_ms >= p->frozen_until) {
 		uint8_t bytes[GOSSIP_SKETCH_BYTES];
 		memset(bytes, (int)(p->step & 255), sizeof bytes);
 		e = (struct gossip_event){.kind = EVENT_SKETCH};
@@ -231,7 +231,7 @@ void sim_train(struct sim *s, uint32_t n)
 	}
 	/* A timer that is early does no harm. */
 	e = (struct gossip_event){.kind = EVENT_TIMER};
-	if (s->config.check && !s->failed && s->now_ms >= p->paused_until_ms && sim_chance(s, 0.1))
+	if (s->config.check && !s->failed && s->now_ms >= p->frozen_until && sim_chance(s, 0.1))
 		sim_step(s, n, &e);
 	uint64_t every = s->config.status_every_ms;
 	sim_push(s, s->now_ms + sim_between(s, every / 2, every * 3 / 2), SIM_STATUS, n, p->life);
@@ -303,13 +303,13 @@ void sim_start(struct sim *s, uint32_t n, bool with_state)
 	make_core(s, n, &c);
 	if (s->failed)
 		return;
-	p->running = true;
+	p->alive = true;
 	p->refuses = p->told_same_key = p->still = false;
 	p->life++;
 	p->step = 0;
 	p->timer_at_ms = SIM_NEVER;
 	p->started_ms = s->now_ms;
-	p->paused_until_ms = p->slow_ms = 0;
+	p->frozen_until = p->slow_ms = 0;
 	sim_say(s, "n%u: starts, generation %llu%s%s", n, (unsigned long long)p->generation,
 	        p->dialable ? "" : ", cannot be dialled", with_state ? "" : ", nothing kept");
 	check_started(s, n);
@@ -327,7 +327,7 @@ void sim_start(struct sim *s, uint32_t n, bool with_state)
 void sim_stop(struct sim *s, uint32_t n, bool refuses)
 {
 	struct sim_node *p = &s->node[n];
-	if (!p->running)
+	if (!p->alive)
 		return;
 	sim_say(s, "n%u: is gone%s", n, refuses ? ", its host answers" : "");
 	/* What is kept on disk: the count as it was published, with that of lost lives in it. */
@@ -340,7 +340,7 @@ void sim_stop(struct sim *s, uint32_t n, bool refuses)
 		if (p->n_remembered < SIM_REMEMBERED && m.addrs.n > 0)
 			p->remembered[p->n_remembered++] = m.addrs.at[0];
 	}
-	p->running = false;
+	p->alive = false;
 	p->refuses = refuses;
 	p->core = NULL;
 	network_stopped(s, n, refuses);
@@ -349,7 +349,7 @@ void sim_stop(struct sim *s, uint32_t n, bool refuses)
 void sim_leave(struct sim *s, uint32_t n)
 {
 	struct gossip_event e = {.kind = EVENT_LEAVE};
-	if (!s->node[n].running || !s->node[n].core)
+	if (!s->node[n].alive || !s->node[n].core)
 		return;
 	sim_say(s, "n%u: leaves", n);
 	sim_step(s, n, &e);
@@ -362,7 +362,7 @@ void sim_move(struct sim *s, uint32_t n)
 {
 	struct sim_node *p = &s->node[n];
 	struct gossip_event e = {.kind = EVENT_ADDRESS};
-	if (!p->running || !p->core || s->now_ms < p->paused_until_ms)
+	if (!p->alive || !p->core || s->now_ms < p->frozen_until)
 		return;
 	p->addr.port++;
 	for (int i = 0; i < p->told.n; i++)

@@ -67,7 +67,7 @@ static bool twins_told(const struct sim *s, char *why, size_t bytes)
 	for (uint32_t k = 0; k < s->n_keys; k++) {
 		const struct sim_key *key = &s->key[k];
 		const struct sim_node *a = &s->node[key->node[0]], *b = &s->node[key->node[1]];
-		if (key->n_nodes == 2 && a->running && b->running &&
+		if (key->n_nodes == 2 && a->alive && b->alive &&
 		        (!a->told_same_key || !b->told_same_key)) {
 			snprintf(why, bytes, "of one key, n%u was%s told, n%u was%s", key->node[0],
 			        a->told_same_key ? "" : " not", key->node[1],

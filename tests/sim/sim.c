@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NAT_DOOR_MS 30000
+
 void sim_fail(struct sim *s, const char *fmt, ...)
 {
 	if (s->failed)
@@ -36,17 +38,17 @@ void sim_say(struct sim *s, const char *fmt, ...)
 
 void sim_push(struct sim *s, uint64_t at_ms, uint32_t kind, uint32_t a, uint32_t b)
 {
-	queue_push(&s->queue, (struct sim_entry){.at_ms = at_ms, .kind = kind, .a = a, .b = b});
+	simnet_push(&s->net, at_ms - s->now_ms, kind, a, b);
 }
 
 bool sim_chance(struct sim *s, double p)
 {
-	return p > 0 && rng_f64(&s->rng) < p;
+	return simnet_chance(&s->net, p);
 }
 
 uint64_t sim_between(struct sim *s, uint64_t low, uint64_t high)
 {
-	return low + rng_below(&s->rng, high - low + 1);
+	return simnet_between(&s->net, low, high);
 }
 
 uint64_t sim_local(const struct sim *s, const struct sim_node *p)
@@ -58,7 +60,7 @@ uint64_t sim_local(const struct sim *s, const struct sim_node *p)
 void sim_arm(struct sim *s, uint32_t n)
 {
 	struct sim_node *p = &s->node[n];
-	if (!p->running || !p->core || p->still)
+	if (!p->alive || !p->core || p->still)
 		return;
 	uint64_t local = sim_local(s, p), at = s->now_ms;
 	if (p->deadline_ms > local && __builtin_add_overflow(at, p->deadline_ms - local, &at))
@@ -72,12 +74,12 @@ void sim_arm(struct sim *s, uint32_t n)
 static void timer(struct sim *s, uint32_t n, uint32_t which)
 {
 	struct sim_node *p = &s->node[n];
-	if (which != p->timer || !p->running || !p->core)
+	if (which != p->timer || !p->alive || !p->core)
 		return;
 	p->timer_at_ms = SIM_NEVER;
-	if (s->now_ms < p->paused_until_ms) {
-		p->timer_at_ms = p->paused_until_ms;
-		sim_push(s, p->paused_until_ms, SIM_TIMER, n, ++p->timer);
+	if (s->now_ms < p->frozen_until) {
+		p->timer_at_ms = p->frozen_until;
+		sim_push(s, p->frozen_until, SIM_TIMER, n, ++p->timer);
 		return;
 	}
 	if (p->still || sim_local(s, p) < p->deadline_ms) {
@@ -131,31 +133,41 @@ void sim_run(struct sim *s, uint64_t until_ms)
 {
 	struct sim_entry e;
 	sim_push(s, until_ms, SIM_RUN_END, 0, 0);
-	while (!s->failed && queue_pop(&s->queue, &e)) {
-		if (e.at_ms < s->now_ms)
-			abort();
-		s->now_ms = e.at_ms;
+	while (!s->failed && simnet_next(&s->net, SIM_NEVER, &e)) {
 		if (e.kind == SIM_RUN_END)
 			return;
 		happen(s, &e);
 	}
 }
 
+void sim_set_weather(struct sim *s, const struct sim_weather *w)
+{
+	s->loss = w->loss;
+	s->duplicate = w->duplicate;
+	s->delay_ms = w->delay_ms;
+	s->jitter_ms = w->jitter_ms;
+	s->resolve_failure = w->resolve_failure;
+}
+
 void sim_init(struct sim *s, const struct sim_config *c)
 {
 	memset(s, 0, sizeof *s);
-	s->config = *c;
-	s->weather = c->weather;
 	s->n_nodes = c->slots ? c->slots : c->nodes;
+	s->node = calloc(s->n_nodes, sizeof *s->node);
+	if (!s->node)
+		abort();
+	simnet_init(&s->net, s->n_nodes, s->node, sizeof *s->node, sizeof(struct sim_packet));
+	s->nat_ms = NAT_DOOR_MS;
+	s->config = *c;
+	sim_set_weather(s, &c->weather);
 	s->n_keys = s->n_nodes + c->extra_keys;
 	if (!c->members_max)
 		s->config.members_max = 2 * s->n_keys + 16;
 	rng_seed(&s->rng, c->seed, 0x51a1);
-	s->node = calloc(s->n_nodes, sizeof *s->node);
 	s->key = calloc(s->n_keys, sizeof *s->key);
-	s->link = calloc((size_t)s->n_nodes * s->n_nodes, sizeof *s->link);
+	s->dial = calloc((size_t)s->n_nodes * s->n_nodes, sizeof *s->dial);
 	s->death_counted = calloc(2 * (size_t)s->n_keys, sizeof *s->death_counted);
-	if (!s->node || !s->key || !s->link || !s->death_counted)
+	if (!s->key || !s->dial || !s->death_counted)
 		abort();
 	for (uint32_t i = 0; i < s->n_keys; i++)
 		truth_make_id(s, i);
@@ -180,13 +192,10 @@ void sim_close(struct sim *s)
 		free(s->node[i].memory);
 		free(s->node[i].shadow);
 	}
-	for (uint32_t i = 0; i < s->n_chunks; i++)
-		free(s->chunk[i]);
-	free(s->chunk);
-	queue_close(&s->queue);
+	simnet_close(&s->net);
 	free(s->node);
 	free(s->key);
-	free(s->link);
+	free(s->dial);
 	free(s->published);
 	free(s->caught);
 	free(s->death_counted);

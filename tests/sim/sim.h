@@ -6,8 +6,9 @@
  * gossip/membership/gossip.h. One seed decides everything, so the same seed gives the same run to
  * the byte.
  *
+ *     simnet.h   the world below: time, hosts, who can reach whom, parcels
  *     sim.c      life: the loop, processes, what a core's actions set off
- *     network.c  what becomes of a message: datagrams, streams, who can reach whom
+ *     network.c  what becomes of a message: datagrams, and streams that are dialled and given up
  *     truth.c    what was really published and signed, by which the rest is judged
  *     check.c    the invariants, after every step; whether all views are equal
  *     faults.c   the script of a seed: what goes wrong, and when
@@ -17,23 +18,22 @@
 #ifndef DUNLIN_TESTS_SIM_SIM_H
 #define DUNLIN_TESTS_SIM_SIM_H
 
-#include "agent/base/rng.h"
 #include "gossip/membership/gossip.h"
-#include "tests/sim/queue.h"
+#include "tests/sim/simnet.h"
 
 #define SIM_CANARY_BYTES 64
 #define SIM_CANARY 0xa5
 #define SIM_SEEDS_PER_NODE 3
 #define SIM_REMEMBERED 32
 #define SIM_FAULTS 24
-#define SIM_NEVER UINT64_MAX
+#define SIM_NEVER SIMNET_NEVER
 
 enum sim_entry_kind {
 	SIM_TIMER,   /* a: node, b: which timer of it */
 	SIM_ARRIVE,  /* a: packet */
-	SIM_DIAL,    /* a: link, b: epoch */
-	SIM_STREAM,  /* a: link, b: epoch: the first packet of a stream may be there */
-	SIM_BREAK,   /* a: link, b: epoch: a stream to a silent peer is given up */
+	SIM_DIAL,    /* a: way, b: epoch */
+	SIM_STREAM,  /* a: way, b: epoch: the first packet of a stream may be there */
+	SIM_BREAK,   /* a: way, b: epoch: a stream to a silent peer is given up */
 	SIM_STATUS,  /* a: node, b: its life: it has trained a little */
 	SIM_FAULT,   /* a: number in the script; b: 0 begins, 1 ends */
 	SIM_FORGE,   /* a: node of the forger */
@@ -44,10 +44,7 @@ enum sim_entry_kind {
 enum sim_packet_kind { PACKET_MESSAGE, PACKET_UP, PACKET_DOWN, PACKET_RESOLVED };
 
 struct sim_packet {
-	uint32_t next; /* in a stream's queue or the free list; 0: none */
-	uint32_t from, to;
-	uint32_t life; /* of the receiver's process, where it is known */
-	uint64_t at_ms;
+	struct simnet_parcel parcel;
 	uint8_t kind;
 	uint8_t channel;
 	bool late; /* has waited for a slow receiver already */
@@ -57,18 +54,10 @@ struct sim_packet {
 	struct gossip_message message;
 };
 
-/* One direction between two nodes. */
-struct sim_link {
-	bool blocked;         /* a rule lets nothing through */
-	bool up;              /* a stream stands; equal in both directions */
-	bool dialling, by_id; /* this side dials; it knows whom it wants */
-	bool moving;          /* an entry for the first packet is in the queue */
-	bool stalled;
-	uint32_t epoch;       /* entries of an earlier stream are void */
-	uint32_t head, tail;  /* packets under way, in order */
-	struct peer_addr at;  /* where this side dials */
-	uint64_t since_ms;    /* dialling or stalled */
-	uint64_t datagram_ms; /* the last one this way: an open door in a NAT */
+/* The latest dial, by way. */
+struct sim_dial {
+	bool by_id; /* it knows whom it wants */
+	struct peer_addr at;
 };
 
 /* What an observer has seen of a key, to notice when it goes back. */
@@ -92,14 +81,16 @@ struct sim_key {
 
 /* A host, with at most one process at a time. */
 struct sim_node {
+	union {
+		struct simnet_host host;
+		struct {
+			SIMNET_HOST;
+		};
+	};
 	uint32_t key;
 	struct peer_addr addr;  /* where it is */
 	struct peer_addrs told; /* where it says it is: there, and perhaps where nobody is */
-	bool dialable;
-	bool running;
 	bool forger;
-	bool refuses;  /* not running, but its host answers: no one is there */
-	uint32_t life; /* raised at each start */
 	/* kept on disk */
 	uint64_t generation, samples;
 	int n_remembered;
@@ -127,11 +118,8 @@ struct sim_node {
 	uint64_t offset_ms;
 	bool still; /* its clock stands */
 	uint64_t still_ms;
-	uint64_t paused_until_ms;
 	uint32_t slow_ms;
 	uint64_t handled_ms; /* when a slow one will be through with what has come */
-	uint32_t group;
-	bool isolated;
 };
 
 /* The network's mood. Chances are of 1. */
@@ -174,7 +162,7 @@ struct sim_fault {
 
 struct sim_stats {
 	uint64_t steps, sends, bytes;
-	uint64_t lost, unwanted, forged;
+	uint64_t unwanted, forged;
 	uint64_t false_deaths; /* running ones declared dead, once for each incarnation */
 };
 
@@ -192,19 +180,19 @@ struct sim_config {
 };
 
 struct sim {
+	union {
+		struct simnet net;
+		struct {
+			SIMNET_SHARED;
+		};
+	};
 	struct sim_config config;
-	struct rng rng;
-	uint64_t now_ms;
-	struct sim_queue queue;
 	uint32_t n_nodes, n_keys;
 	struct sim_node *node; /* owned */
 	struct sim_key *key;   /* owned */
-	struct sim_link *link; /* owned, from × n_nodes + to */
-	struct sim_weather weather;
+	struct sim_dial *dial; /* owned, by way */
+	double resolve_failure;
 	struct gossip_actions actions; /* of the step at hand */
-	/* packets, by number from 1 */
-	struct sim_packet **chunk; /* owned */
-	uint32_t n_chunks, free_packet;
 	/* truth.c: contents that were signed by their owner */
 	uint64_t *published; /* owned */
 	size_t n_published, room_published;
@@ -226,6 +214,7 @@ struct sim {
 
 /* sim.c */
 void sim_init(struct sim *s, const struct sim_config *c);
+void sim_set_weather(struct sim *s, const struct sim_weather *w);
 void sim_close(struct sim *s);
 void sim_run(struct sim *s, uint64_t until_ms); /* or until it has failed */
 void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -248,17 +237,15 @@ void sim_train(struct sim *s, uint32_t n);
 
 /* network.c */
 struct sim_packet *sim_packet(struct sim *s, uint32_t i);
-uint32_t sim_packet_new(struct sim *s);
-void sim_packet_free(struct sim *s, uint32_t i);
 void sim_message_copy(struct gossip_message *to, const struct gossip_message *from);
-struct sim_link *sim_link(struct sim *s, uint32_t from, uint32_t to);
+uint32_t network_packet(struct sim *s, uint32_t from, uint32_t to, uint8_t kind);
 void network_send(struct sim *s, uint32_t from, const struct gossip_send *send);
 void network_datagram(struct sim *s, uint32_t from, uint32_t to, const struct gossip_message *m);
 void network_resolve(struct sim *s, uint32_t n, int seed);
 void network_stopped(struct sim *s, uint32_t n, bool refuses);
-void network_dial(struct sim *s, uint32_t link, uint32_t epoch);
-void network_stream(struct sim *s, uint32_t link, uint32_t epoch);
-void network_break(struct sim *s, uint32_t link, uint32_t epoch);
+void network_dial(struct sim *s, uint32_t way, uint32_t epoch);
+void network_stream(struct sim *s, uint32_t way, uint32_t epoch);
+void network_break(struct sim *s, uint32_t way, uint32_t epoch);
 
 /* truth.c */
 void truth_make_id(struct sim *s, uint32_t key);

@@ -64,7 +64,7 @@ void bulk_open(struct fsim *w, int from, const struct flock_action *a)
 		came(w, from, to, a->exchange, BULK_CANNOT_DIAL, 0);
 		return;
 	}
-	bool works = world_link(w, from, to)->up && w->agent[to].alive &&
+	bool works = world_way(w, from, to)->up && w->agent[to].alive &&
 	             world_reaches(w, from, to) && !world_chance(w, w->bulk_break_chance);
 	if (works && make(w, from, to, a->exchange)) {
 		if (make(w, to, from, a->exchange)) {

@@ -6,7 +6,8 @@
  * parameters, so that means, distances and convergence can be computed exactly. One seed decides
  * everything, so the same seed gives the same run.
  *
- *     world.c    time and the network: what becomes of a message, who can reach whom
+ *     simnet.h   the world below: time, hosts, who can reach whom, parcels, ways
+ *     world.c    the network: what becomes of a message
  *     bulk.c     bulk connections and the transfers over them
  *     toy.c      the learner
  *     process.c  an agent: what a core's actions set off; life, death and disk
@@ -18,9 +19,8 @@
 #ifndef DUNLIN_TESTS_SIM_FLOCK_FLOCK_SIM_H
 #define DUNLIN_TESTS_SIM_FLOCK_FLOCK_SIM_H
 
-#include "agent/base/rng.h"
 #include "gossip/flock/flock.h"
-#include "tests/sim/queue.h"
+#include "tests/sim/simnet.h"
 
 #define FSIM_AGENTS 24
 #define FSIM_PARAMS 64 /* at most */
@@ -36,26 +36,13 @@
 
 /* What the world holds for later: an event of a core, with all that it borrows. */
 struct fsim_item {
-	uint32_t next; /* of the free ones, + 1 */
-	int to;
-	uint32_t life;   /* of the receiver's process */
-	int stream_from; /* −1: not on a stream */
-	uint32_t epoch;  /* of the stream */
+	struct simnet_parcel parcel;
+	bool stream; /* it comes on one */
 	struct flock_event e;
 	struct exchange_message exchange;
 	struct gossip_message gossip;
 	struct sketch sketch;
 	struct flock_trained step;
-};
-
-/* Streams between two agents, i < j. */
-struct fsim_link {
-	bool up, dialling;
-	bool stalled; /* something was lost: nothing gets through any more */
-	uint32_t epoch;
-	uint64_t last_ms[2]; /* arrival of the last message, by the receiver's side */
-	uint32_t waiting[2]; /* messages that wait for the dial, by sender: first of a list, + 1 */
-	int n_waiting;
 };
 
 struct fsim_checkpoint {
@@ -116,16 +103,17 @@ struct fsim_rules {
 };
 
 struct fsim_agent {
+	union {
+		struct simnet_host host;
+		struct {
+			SIMNET_HOST;
+		};
+	};
 	struct peer_id id;
 	struct peer_addr addr;
-	bool dialable;
-	bool alive, frozen, leaving, refuses;
-	bool wants_back; /* the user starts it again */
+	bool leaving;
 	int exit_code;
 	bool left;
-	uint32_t life;
-	int group; /* of the partition */
-	uint64_t frozen_until;
 	uint64_t behind_ms; /* its clock stood still while the machine was suspended */
 	struct flock *core; /* in memory */
 	uint8_t *memory;    /* owned */
@@ -210,10 +198,14 @@ struct fsim_setup {
 };
 
 struct fsim {
+	union {
+		struct simnet net;
+		struct {
+			SIMNET_SHARED;
+		};
+	};
 	struct fsim_setup setup;
-	struct rng rng, noise;
-	uint64_t now_ms, end_ms;
-	struct sim_queue queue;
+	struct rng noise;
 	int n, params;
 	size_t group_end[FSIM_GROUPS];
 	uint64_t total;
@@ -227,9 +219,6 @@ struct fsim {
 	float elsewhere[FSIM_PARAMS];    /* how far it is from there for the other side */
 	float initial[FSIM_PARAMS];
 	struct fsim_agent agent[FSIM_AGENTS];
-	struct fsim_link link[FSIM_AGENTS][FSIM_AGENTS]; /* [low][high] */
-	struct fsim_item **item;                         /* owned; numbered from 1 */
-	uint32_t n_items, free_item;
 	struct flock_actions actions;
 	struct fsim_truth *truth; /* owned */
 	uint32_t n_truths, room_truths;
@@ -239,7 +228,7 @@ struct fsim {
 	uint64_t together_ms;    /* since when there is no partition */
 	uint64_t faults_end_ms;
 	/* the weather */
-	double loss, full_chance, bulk_break_chance, crash_action_chance;
+	double full_chance, bulk_break_chance, crash_action_chance;
 	int crash_action_agent;
 	uint32_t active; /* faults under way, a bit each */
 	uint64_t steps, exchanges, adoptions, one_sided, crashes, crashes_between, met, no_results;
@@ -256,7 +245,7 @@ enum fsim_entry_kind {
 	FSIM_DELIVER, /* a: item */
 	FSIM_TIMER,   /* a: agent, b: timer */
 	FSIM_TURN,    /* a: agent, b: turn of its learner */
-	FSIM_DIAL,    /* a: from + 64 × to, b: epoch */
+	FSIM_DIAL,    /* a: way, b: epoch */
 	FSIM_BREAK,   /* the same: a stream is given up */
 	FSIM_END,     /* a: agent + 64 × connection, b: op: a transfer ends */
 	FSIM_FAULT,   /* a: number, b: 0 begins, 1 ends */
@@ -296,16 +285,15 @@ bool world_odd(struct fsim *w, double p); /* the same, while faults may be */
 uint64_t world_between(struct fsim *w, uint64_t low, uint64_t high); /* both included */
 uint32_t world_item(struct fsim *w, int to, uint8_t kind);
 struct fsim_item *world_get(struct fsim *w, uint32_t item);
-void world_free(struct fsim *w, uint32_t item);
 void world_later(struct fsim *w, uint32_t item, uint64_t after_ms);
 bool world_reaches(const struct fsim *w, int from, int to);
 int world_find(const struct fsim *w, const struct peer_id *id);
-struct fsim_link *world_link(struct fsim *w, int a, int b);
+struct simnet_way *world_way(struct fsim *w, int from, int to);
 void world_gossip(struct fsim *w, int from, const struct gossip_send *s);
 void world_post(
         struct fsim *w, int from, const struct peer_id *to, const struct exchange_message *m);
-void world_dial(struct fsim *w, int from, int to, uint32_t epoch);
-void world_break(struct fsim *w, int from, int to, uint32_t epoch);
+void world_dial(struct fsim *w, uint32_t way, uint32_t epoch);
+void world_break(struct fsim *w, uint32_t way, uint32_t epoch);
 void world_dead(struct fsim *w, int i);
 
 /* bulk.c */

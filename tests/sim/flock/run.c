@@ -51,6 +51,9 @@ static void open_agents(struct fsim *w)
 static void open_world(struct fsim *w, const struct fsim_setup *s)
 {
 	memset(w, 0, sizeof *w);
+	simnet_init(&w->net, FSIM_AGENTS, w->agent, sizeof *w->agent, sizeof(struct fsim_item));
+	w->delay_ms = 1; /* of a datagram */
+	w->jitter_ms = 29;
 	w->setup = *s;
 	rng_seed(&w->rng, s->seed, 11);
 	rng_seed(&w->noise, s->seed, 12);
@@ -94,34 +97,30 @@ static void close_world(struct fsim *w)
 {
 	for (int i = 0; i < w->n; i++)
 		free(w->agent[i].memory);
-	for (uint32_t i = 0; i < w->n_items; i++)
-		free(w->item[i]);
-	free(w->item);
 	free(w->truth);
-	queue_close(&w->queue);
+	simnet_close(&w->net);
 }
 
 static void deliver(struct fsim *w, uint32_t item)
 {
 	struct fsim_item *x = world_get(w, item);
-	struct fsim_agent *a = &w->agent[x->to];
-	bool late = x->stream_from >= 0 && world_link(w, x->stream_from, x->to)->epoch != x->epoch;
-	if (x->e.kind == FLOCK_EVENT_UNSENT && a->life == x->life)
+	const struct simnet_parcel *p = &x->parcel;
+	struct fsim_agent *a = &w->agent[p->to];
+	bool late = x->stream && simnet_way(&w->net, p->from, p->to)->epoch != p->epoch;
+	if (x->e.kind == FLOCK_EVENT_UNSENT && a->life == p->life)
 		a->unsent[world_find(w, &x->e.peer)]--;
-	if (a->alive && a->life == x->life && !late)
-		process_step(w, x->to, &x->e);
-	world_free(w, item);
+	if (a->alive && a->life == p->life && !late)
+		process_step(w, (int)p->to, &x->e);
+	simnet_parcel_free(&w->net, item);
 }
 
 /* A process that stands still hears of it all later. */
 static bool frozen(struct fsim *w, const struct sim_entry *e)
 {
 	bool own = e->kind == FSIM_TIMER || e->kind == FSIM_TURN || e->kind == FSIM_STARTS;
-	int who = e->kind == FSIM_DELIVER ? world_get(w, e->a)->to : own ? (int)e->a : -1;
-	if (who < 0 || w->agent[who].frozen_until <= w->now_ms)
-		return false;
-	world_push(w, w->agent[who].frozen_until - w->now_ms, e->kind, e->a, e->b);
-	return true;
+	if (e->kind == FSIM_DELIVER)
+		return simnet_frozen(&w->net, world_get(w, e->a)->parcel.to, e);
+	return own && simnet_frozen(&w->net, e->a, e);
 }
 
 static void handle(struct fsim *w, const struct sim_entry *e)
@@ -140,10 +139,10 @@ static void handle(struct fsim *w, const struct sim_entry *e)
 		toy_turn(w, (int)e->a, e->b);
 		break;
 	case FSIM_DIAL:
-		world_dial(w, (int)(e->a % 64), (int)(e->a / 64), e->b);
+		world_dial(w, e->a, e->b);
 		break;
 	case FSIM_BREAK:
-		world_break(w, (int)(e->a % 64), (int)(e->a / 64), e->b);
+		world_break(w, e->a, e->b);
 		break;
 	case FSIM_END:
 		bulk_ends(w, (int)(e->a % 64), (int)(e->a / 64), e->b);
@@ -178,8 +177,7 @@ struct fsim_result fsim_seed(const struct fsim_setup *s)
 	struct fsim_result r = {0};
 	open_world(w, s);
 	uint64_t until = w->faults_end_ms + QUIET_MS + w->total / FSIM_BATCH * SLOWEST_MS;
-	while (!w->failure[0] && !w->spoiled && queue_pop(&w->queue, &e) && e.at_ms <= until) {
-		w->now_ms = e.at_ms;
+	while (!w->failure[0] && !w->spoiled && simnet_next(&w->net, until, &e)) {
 		if (!frozen(w, &e))
 			handle(w, &e);
 		if (w->now_ms > w->faults_end_ms && !anybody(w))

@@ -50,7 +50,7 @@ void toy_wake(struct fsim *w, int i)
 
 static void answer(struct fsim *w, uint32_t item, uint64_t after_ms)
 {
-	struct fsim_toy *t = &w->agent[world_get(w, item)->to].toy;
+	struct fsim_toy *t = &w->agent[world_get(w, item)->parcel.to].toy;
 	uint64_t at_ms = w->now_ms + after_ms;
 	t->answered_ms = at_ms > t->answered_ms ? at_ms : t->answered_ms;
 	world_later(w, item, t->answered_ms - w->now_ms);

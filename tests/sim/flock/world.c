@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* Time and the network. A datagram comes late, or not at all. A stream is dialled when something is
+/* The network. A datagram comes late, or not at all. A stream is dialled when something is
  * to be sent, delivers in order, and is given up some seconds after nothing gets through. */
 #include "tests/sim/flock/flock_sim.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define WAITING_MAX 32
 
 void world_push(struct fsim *w, uint64_t after_ms, uint32_t kind, uint32_t a, uint32_t b)
 {
-	queue_push(&w->queue,
-	        (struct sim_entry){.at_ms = w->now_ms + after_ms, .kind = kind, .a = a, .b = b});
+	simnet_push(&w->net, after_ms, kind, a, b);
 }
 
 bool world_chance(struct fsim *w, double p)
 {
-	return p > 0 && rng_f64(&w->rng) < p;
+	return simnet_chance(&w->net, p);
 }
 
 bool world_odd(struct fsim *w, double p)
@@ -26,41 +24,30 @@ bool world_odd(struct fsim *w, double p)
 
 uint64_t world_between(struct fsim *w, uint64_t low, uint64_t high)
 {
-	return low + rng_below(&w->rng, high - low + 1);
+	return simnet_between(&w->net, low, high);
 }
 
 /* ---- items */
 
 struct fsim_item *world_get(struct fsim *w, uint32_t item)
 {
-	return w->item[item - 1];
+	return simnet_parcel(&w->net, item);
 }
 
-uint32_t world_item(struct fsim *w, int to, uint8_t kind)
+static uint32_t item_from(struct fsim *w, int from, int to, uint8_t kind)
 {
-	uint32_t i = w->free_item;
-	if (i)
-		w->free_item = world_get(w, i)->next;
-	else {
-		i = ++w->n_items;
-		w->item = realloc(w->item, w->n_items * sizeof *w->item);
-		if (!w->item || !(w->item[i - 1] = malloc(sizeof **w->item)))
-			abort();
-	}
+	uint32_t i = simnet_parcel_new(&w->net, (uint32_t)from, (uint32_t)to);
 	struct fsim_item *x = world_get(w, i);
-	x->next = 0;
-	x->to = to;
-	x->life = w->agent[to].life;
-	x->stream_from = -1;
+	x->parcel.life = w->agent[to].life;
+	x->stream = false;
 	memset(&x->e, 0, sizeof x->e);
 	x->e.kind = kind;
 	return i;
 }
 
-void world_free(struct fsim *w, uint32_t item)
+uint32_t world_item(struct fsim *w, int to, uint8_t kind)
 {
-	world_get(w, item)->next = w->free_item;
-	w->free_item = item;
+	return item_from(w, to, to, kind);
 }
 
 void world_later(struct fsim *w, uint32_t item, uint64_t after_ms)
@@ -72,7 +59,7 @@ void world_later(struct fsim *w, uint32_t item, uint64_t after_ms)
 
 bool world_reaches(const struct fsim *w, int from, int to)
 {
-	return w->agent[from].group == w->agent[to].group;
+	return simnet_open(&w->net, (uint32_t)from, (uint32_t)to);
 }
 
 int world_find(const struct fsim *w, const struct peer_id *id)
@@ -91,9 +78,9 @@ static int at_address(const struct fsim *w, const struct peer_addr *a)
 	return -1;
 }
 
-struct fsim_link *world_link(struct fsim *w, int a, int b)
+struct simnet_way *world_way(struct fsim *w, int from, int to)
 {
-	return a < b ? &w->link[a][b] : &w->link[b][a];
+	return simnet_way(&w->net, (uint32_t)from, (uint32_t)to);
 }
 
 /* ---- streams */
@@ -107,119 +94,99 @@ static void tell(struct fsim *w, int who, int of, bool up, uint64_t after_ms)
 	world_later(w, x, after_ms);
 }
 
-static void drop_waiting(struct fsim *w, struct fsim_link *l)
-{
-	for (int s = 0; s < 2; s++)
-		while (l->waiting[s]) {
-			uint32_t x = l->waiting[s];
-			l->waiting[s] = world_get(w, x)->next;
-			world_free(w, x);
-		}
-	l->n_waiting = 0;
-}
-
-static void deliver(struct fsim *w, struct fsim_link *l, uint32_t item)
+static void deliver(struct fsim *w, uint32_t item)
 {
 	struct fsim_item *x = world_get(w, item);
-	int side = x->to > x->stream_from;
+	int from = (int)x->parcel.from, to = (int)x->parcel.to;
+	struct simnet_way *way = world_way(w, from, to);
 	uint64_t at = w->now_ms + world_between(w, 1, 20);
 	bool reset = world_chance(w, w->loss / 20);
-	if (l->stalled || reset || !world_reaches(w, x->stream_from, x->to)) {
-		l->stalled = true;
+	if (way->stalled || reset || !world_reaches(w, from, to)) {
+		simnet_stall(&w->net, way);
+		simnet_stall(&w->net, world_way(w, to, from));
 		/* Lost with the stream, which is given up soon. */
 		world_push(w, reset ? world_between(w, 1, 500) : world_between(w, 3000, 8000),
-		        FSIM_BREAK, (uint32_t)(x->stream_from + 64 * x->to), l->epoch);
-		world_free(w, item);
+		        FSIM_BREAK, simnet_way_number(&w->net, x->parcel.from, x->parcel.to),
+		        way->epoch);
+		simnet_parcel_free(&w->net, item);
 		return;
 	}
-	at = at < l->last_ms[side] ? l->last_ms[side] : at;
-	l->last_ms[side] = at;
-	x->epoch = l->epoch;
-	world_later(w, item, at - w->now_ms);
+	x->parcel.epoch = way->epoch;
+	world_later(w, item, simnet_in_order(&way->last_ms, at) - w->now_ms);
 }
 
 /* False: there is no way. The item is used up either way. */
-static bool post(struct fsim *w, int from, uint32_t item)
+static bool post(struct fsim *w, uint32_t item)
 {
 	struct fsim_item *x = world_get(w, item);
-	struct fsim_link *l = world_link(w, from, x->to);
-	x->stream_from = from;
-	if (l->up) {
-		deliver(w, l, item);
+	int from = (int)x->parcel.from, to = (int)x->parcel.to;
+	const struct simnet_way *way = world_way(w, from, to), *back = world_way(w, to, from);
+	bool dialling = way->dialling || back->dialling;
+	x->stream = true;
+	if (way->up) {
+		deliver(w, item);
 		return true;
 	}
-	if ((!l->dialling && !w->agent[x->to].dialable) || l->n_waiting >= WAITING_MAX) {
-		world_free(w, item);
+	if ((!dialling && !w->agent[to].dialable) || way->n + back->n >= WAITING_MAX) {
+		simnet_parcel_free(&w->net, item);
 		return false;
 	}
-	uint32_t *at = &l->waiting[from > x->to];
-	while (*at)
-		at = &world_get(w, *at)->next;
-	*at = item;
-	x->next = 0;
-	l->n_waiting++;
-	if (!l->dialling) {
-		l->dialling = true;
-		bool there = world_reaches(w, from, x->to);
-		world_push(w, there ? world_between(w, 2, 60) : 5000, FSIM_DIAL,
-		        (uint32_t)(from + 64 * x->to), l->epoch);
+	simnet_append(&w->net, item);
+	if (!dialling) {
+		bool there = world_reaches(w, from, to);
+		simnet_dial(&w->net, (uint32_t)from, (uint32_t)to,
+		        there ? world_between(w, 2, 60) : 5000, FSIM_DIAL);
 	}
 	return true;
 }
 
-void world_dial(struct fsim *w, int from, int to, uint32_t epoch)
+void world_dial(struct fsim *w, uint32_t way, uint32_t epoch)
 {
-	struct fsim_link *l = world_link(w, from, to);
-	if (l->epoch != epoch || !l->dialling)
+	uint32_t from = simnet_way_from(&w->net, way), to = simnet_way_to(&w->net, way);
+	int a = (int)from, b = (int)to;
+	if (!simnet_dials(&w->net, way, epoch))
 		return;
-	l->dialling = false;
-	if (!w->agent[from].alive || !w->agent[to].alive || !world_reaches(w, from, to)) {
-		drop_waiting(w, l);
-		l->epoch++;
-		if (w->agent[from].alive)
-			tell(w, from, to, false, 0);
+	if (!w->agent[a].alive || !w->agent[b].alive || !world_reaches(w, a, b)) {
+		simnet_cut(&w->net, from, to);
+		if (w->agent[a].alive)
+			tell(w, a, b, false, 0);
 		return;
 	}
-	l->up = true;
-	l->stalled = false;
-	l->epoch++;
-	l->last_ms[0] = l->last_ms[1] = w->now_ms;
-	tell(w, from, to, true, 0);
-	tell(w, to, from, true, 0);
-	for (int s = 0; s < 2; s++)
-		while (l->waiting[s]) {
-			uint32_t x = l->waiting[s];
-			l->waiting[s] = world_get(w, x)->next;
-			deliver(w, l, x);
-		}
-	l->n_waiting = 0;
+	simnet_connect(&w->net, from, to);
+	tell(w, a, b, true, 0);
+	tell(w, b, a, true, 0);
+	/* What has waited goes out, that of the lower number first. */
+	for (int s = 0; s < 2; s++) {
+		struct simnet_way *l =
+		        (a < b) == (s == 0) ? world_way(w, a, b) : world_way(w, b, a);
+		for (uint32_t x; (x = simnet_take(&w->net, l)) != 0;)
+			deliver(w, x);
+	}
 }
 
-void world_break(struct fsim *w, int from, int to, uint32_t epoch)
+void world_break(struct fsim *w, uint32_t way, uint32_t epoch)
 {
-	struct fsim_link *l = world_link(w, from, to);
+	uint32_t from = simnet_way_from(&w->net, way), to = simnet_way_to(&w->net, way);
+	const struct simnet_way *l = &w->net.way[way];
 	if (l->epoch != epoch || !l->up || !l->stalled)
 		return;
-	l->up = false;
-	l->epoch++;
-	tell(w, from, to, false, 0);
-	tell(w, to, from, false, world_between(w, 0, 3000));
+	simnet_cut(&w->net, from, to);
+	tell(w, (int)from, (int)to, false, 0);
+	tell(w, (int)to, (int)from, false, world_between(w, 0, 3000));
 }
 
 void world_dead(struct fsim *w, int i)
 {
 	for (int k = 0; k < w->n; k++) {
-		struct fsim_link *l = world_link(w, i, k);
+		const struct simnet_way *l = world_way(w, i, k);
 		if (k == i)
 			continue;
 		if (l->up && w->agent[k].alive)
 			tell(w, k, i, false,
 			        world_reaches(w, i, k) ? world_between(w, 1, 100) : 8000);
-		if (l->dialling && w->agent[k].alive)
+		if ((l->dialling || world_way(w, k, i)->dialling) && w->agent[k].alive)
 			tell(w, k, i, false, world_between(w, 1, 100));
-		drop_waiting(w, l);
-		l->up = l->dialling = false;
-		l->epoch++;
+		simnet_cut(&w->net, (uint32_t)i, (uint32_t)k);
 	}
 }
 
@@ -236,12 +203,13 @@ static void copy_gossip(struct gossip_message *to, const struct gossip_message *
 void world_gossip(struct fsim *w, int from, const struct gossip_send *s)
 {
 	int to = s->to_id ? world_find(w, &s->id) : at_address(w, &s->addrs.at[0]);
+	uint64_t after_ms[2] = {0};
 	if (to < 0 || to == from)
 		return;
 	if (s->channel == CHANNEL_DATAGRAM &&
-	        (!w->agent[to].alive || !world_reaches(w, from, to) || world_chance(w, w->loss)))
+	        simnet_datagram(&w->net, (uint32_t)from, (uint32_t)to, after_ms) == 0)
 		return;
-	uint32_t item = world_item(w, to, FLOCK_EVENT_MEMBERSHIP);
+	uint32_t item = item_from(w, from, to, FLOCK_EVENT_MEMBERSHIP);
 	struct fsim_item *x = world_get(w, item);
 	struct gossip_event *g = &x->e.membership;
 	copy_gossip(&x->gossip, &s->message);
@@ -252,9 +220,9 @@ void world_gossip(struct fsim *w, int from, const struct gossip_send *s)
 	g->received.channel = s->channel;
 	g->received.message = &x->gossip;
 	if (s->channel == CHANNEL_DATAGRAM)
-		world_later(w, item, world_between(w, 1, 30));
+		world_later(w, item, after_ms[0]);
 	else
-		post(w, from, item);
+		post(w, item);
 }
 
 void world_post(
@@ -267,13 +235,13 @@ void world_post(
 	/* What comes after a message that could not be queued is not sent either, until the core
 	 * has heard of it: a peer would take what is left for malice. */
 	if (k >= 0 && w->agent[from].unsent[k] == 0 && !world_chance(w, w->full_chance)) {
-		uint32_t item = world_item(w, k, FLOCK_EVENT_MESSAGE);
+		uint32_t item = item_from(w, from, k, FLOCK_EVENT_MESSAGE);
 		struct fsim_item *x = world_get(w, item);
 		x->exchange = *m;
 		liar_message(w, from, &x->exchange);
 		x->e.peer = w->agent[from].id;
 		x->e.message = &x->exchange;
-		sent = post(w, from, item);
+		sent = post(w, item);
 	}
 	if (sent)
 		return;
