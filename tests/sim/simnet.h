@@ -16,7 +16,7 @@
  * simulation's own, and parcels carry what it likes. How long a dial takes, and whether what is
  * lost on a stream comes late (membership) or ends the stream (whole agents), is the simulation's
  * choice; the bookkeeping is here. One seed decides everything, so the order of draws is a part of
- * the contract. There is no largest number of hosts; n × n ways take 64 bytes each. */
+ * the contract. There is no largest number of hosts; n × n ways take 56 bytes each. */
 #ifndef DUNLIN_TESTS_SIM_SIMNET_H
 #define DUNLIN_TESTS_SIM_SIMNET_H
 
