@@ -426,10 +426,15 @@ void gate_spent(struct gate *g, uint64_t now_ms, uint64_t bytes, bool ours, bool
 	}
 }
 
-bool gate_admits(struct gate *g, uint64_t now_ms)
+bool gate_pays(struct gate *g, uint64_t now_ms)
 {
 	advance(g, now_ms);
-	return cap_pays(g) && quota_pays(g) && (g->config.mode != GATE_BUDGET || g->incoming >= 1);
+	return cap_pays(g) && quota_pays(g);
+}
+
+bool gate_admits(struct gate *g, uint64_t now_ms)
+{
+	return gate_pays(g, now_ms) && (g->config.mode != GATE_BUDGET || g->incoming >= 1);
 }
 
 struct gate_view gate_view(const struct gate *g, uint64_t now_ms)

@@ -248,10 +248,22 @@ static void sent_offer(struct fsim *w, int i, int to, const struct exchange_term
 		fsim_fail(w, "agent %d asks %d again at once, which has failed", i, to);
 }
 
+/* What was just taken instead of an own offer: that one was allowed. */
+static bool crossed(const struct fsim *w)
+{
+	for (int k = 0; k < w->actions.n_says; k++)
+		if (w->actions.say[k].code == SAY_EXCHANGE &&
+		        w->actions.say[k].result->outcome == OUTCOME_CROSSED)
+			return true;
+	return false;
+}
+
 /* A peer begins only so many exchanges a second with us. */
 static void check_rate(struct fsim *w, int i, int with)
 {
 	struct fsim_rules *r = rules_of(w, i);
+	if (crossed(w))
+		return;
 	double most = w->peer_rate < 4 ? 4 : w->peer_rate;
 	double since = (double)(w->now_ms - r->tokens_ms[with]) / 1000;
 	double tokens = r->tokens_ms[with] ? r->tokens[with] + w->peer_rate * since : most;
@@ -261,18 +273,14 @@ static void check_rate(struct fsim *w, int i, int with)
 		fsim_fail(w, "agent %d lets %d begin too many exchanges", i, with);
 }
 
-/* What is begun while it trains keeps to the upload cap. */
+/* What is begun keeps to the upload cap, merge rounds too. */
 static void check_cap(struct fsim *w, int i)
 {
 	const struct fsim_agent *g = &w->agent[i];
 	struct flock_view v;
-	if (w->cap <= 0)
+	if (w->cap <= 0 || crossed(w))
 		return;
 	flock_view(g->core, &v);
-	for (int k = 0; k < w->actions.n_says; k++) /* what is taken instead of an own offer */
-		if (w->actions.say[k].code == SAY_EXCHANGE &&
-		        w->actions.say[k].result->outcome == OUTCOME_CROSSED)
-			return;
 	if (gate_view(v.gate, w->now_ms - g->behind_ms).cap_left < 2.0 * w->params)
 		fsim_fail(w, "agent %d begins what its upload cap has no room for", i);
 }
@@ -291,8 +299,7 @@ void rules_sent(struct fsim *w, int i, int to, const struct exchange_message *m)
 		fsim_fail(w, "agent %d has another manifest than %d, and takes its offer", i, to);
 	if (m->kind == EXCHANGE_ACCEPT)
 		check_rate(w, i, to);
-	if ((m->kind == EXCHANGE_ACCEPT || m->kind == EXCHANGE_OFFER) && !m->terms.final &&
-	        r->phase == FLOCK_TRAINING)
+	if (m->kind == EXCHANGE_ACCEPT || m->kind == EXCHANGE_OFFER)
 		check_cap(w, i);
 	if (m->kind == EXCHANGE_OFFER)
 		sent_offer(w, i, to, &m->terms);
