@@ -43,7 +43,7 @@ struct flock__clock {
 	uint64_t known, mid; /* the run's, as it was CLOCK_NEWS_MS ago or earlier */
 	uint64_t at_ms;
 	/* Samples of others and our own when we last were in touch with them, and at the snapshot
-	 * of the exchange under way. */
+	 * of the exchange under way, or of the state that comes in. */
 	uint64_t others_then, own_then, others_snapshot, own_snapshot;
 	uint64_t set_step;       /* our step when the parameters were last set */
 	uint64_t followed_ms;    /* when we last looked, also by a suspended machine's clock */
@@ -257,8 +257,10 @@ bool flock__slept(const struct flock *f);      /* lately: what it knows of peers
 bool flock__stale(const struct flock *f);      /* so many that a donor's state is needed */
 void flock__told_clock(struct flock *f, uint64_t clock); /* by a peer of our run */
 void flock__tell_clock(struct flock *f);                 /* to membership and the learner */
-void flock__in_touch(struct flock *f);                   /* nothing is missed, from now on */
-void flock__clock_snapshot(struct flock *f);             /* for an exchange */
+bool flock__nearly_over(const struct flock *f); /* the run: an agent that is stale stays so */
+/* Nothing is missed from now on, or since_snapshot: from flock__clock_snapshot on. */
+void flock__in_touch(struct flock *f, bool since_snapshot);
+void flock__clock_snapshot(struct flock *f);             /* for an exchange, or a donor's */
 void flock__clock_exchanged(struct flock *f);            /* it came about */
 double flock__moved(const struct flock *f); /* our path since the parameters were set */
 void flock__candidates(struct flock *f);    /* looks again if it is time to */

@@ -201,6 +201,8 @@ static int take_offer(struct flock *f, const struct exchange_message *m)
 		j->count = 0; /* its snapshot is another one by now */
 	}
 	j->mixed = j->mixed && j->count > 0;
+	if (j->count == 0) /* what is trained from now on is not in it */
+		flock__clock_snapshot(f);
 	j->snapshot = m->gift.snapshot;
 	j->info = (struct flock_state){.step = m->gift.step,
 	        .samples = m->gift.samples,

@@ -70,11 +70,18 @@ bool flock__stale(const struct flock *f)
 	return (double)missed > f->c.stale * (double)f->c.manifest.total && missed > own;
 }
 
-void flock__in_touch(struct flock *f)
+bool flock__nearly_over(const struct flock *f)
 {
-	f->clock.others_then = others(f);
-	f->clock.own_then = flock__samples(f);
-	f->clock.apart_until_ms = 0;
+	double left = (double)f->c.manifest.total - (double)flock__clock(f);
+	return left <= f->c.stale * (double)f->c.manifest.total;
+}
+
+void flock__in_touch(struct flock *f, bool since_snapshot)
+{
+	struct flock__clock *c = &f->clock;
+	c->others_then = since_snapshot ? c->others_snapshot : others(f);
+	c->own_then = since_snapshot ? c->own_snapshot : flock__samples(f);
+	c->apart_until_ms = 0;
 }
 
 void flock__clock_snapshot(struct flock *f)
