@@ -260,6 +260,7 @@ static void on_wish(struct flock *f, uint8_t wish)
 		flock__do(f, FLOCK_DO_PAUSE);
 		flock__say(f, SAY_PAUSED);
 	} else if (wish == WISH_RESUME && f->phase == FLOCK_PAUSED) {
+		flock__tell_clock(f); /* what is news until now was missed */
 		flock__phase(f, FLOCK_TRAINING);
 		flock__do(f, FLOCK_DO_TRAIN);
 		flock__say(f, SAY_RESUMED);
