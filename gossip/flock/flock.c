@@ -29,7 +29,7 @@ void flock__phase(struct flock *f, enum flock_phase p)
 void flock__joined(struct flock *f, bool from_donor)
 {
 	f->joined = from_donor;
-	if (!from_donor && flock__stale(f) && flock__clock(f) >= f->c.manifest.total) {
+	if (!from_donor && flock__stale(f) && flock__nearly_over(f)) {
 		flock__no_result(f);
 		return;
 	}

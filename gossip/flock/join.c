@@ -129,7 +129,7 @@ static void give_up(struct flock *f)
 		again(f);
 		return;
 	}
-	if (!stale || flock__clock(f) < f->c.manifest.total)
+	if (!stale || !flock__nearly_over(f))
 		flock__say(f, SAY_JOIN_NOBODY)->flag = j->anew || f->c.resumed;
 	end(f, false);
 }
