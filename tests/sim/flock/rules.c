@@ -154,7 +154,9 @@ static void follow(struct fsim *w, int i, const struct flock_view *v)
 static void check_stale(struct fsim *w, int i, const struct flock_view *v)
 {
 	struct fsim_rules *r = rules_of(w, i);
-	r->was_stale = r->stale; /* what comes with an offer is believed after it is judged */
+	/* What comes with an offer is believed after it is judged; and own steps may make up for
+	 * what was missed. */
+	r->was_stale = r->stale;
 	r->stale = v->phase == FLOCK_TRAINING && stale(w, r, r->known, r->samples);
 	if (!r->stale || v->exchange_state != EXCHANGE_IDLE ||
 	        w->agent[i].owner[SLOT_SNAPSHOT] != OWNER_NONE)
@@ -291,7 +293,7 @@ void rules_sent(struct fsim *w, int i, int to, const struct exchange_message *m)
 	const struct fsim_agent *g = &w->agent[i];
 	if (m->kind == EXCHANGE_OFFER || m->kind == EXCHANGE_ACCEPT)
 		r->exchange = m->exchange;
-	if ((m->kind == EXCHANGE_OFFER || m->kind == EXCHANGE_ACCEPT) && r->was_stale)
+	if ((m->kind == EXCHANGE_OFFER || m->kind == EXCHANGE_ACCEPT) && r->was_stale && r->stale)
 		fsim_fail(w, "agent %d is stale, and %s an exchange", i,
 		        m->kind == EXCHANGE_OFFER ? "offers" : "accepts");
 	if ((m->kind == EXCHANGE_ACCEPT || m->kind == EXCHANGE_GIFT) &&
