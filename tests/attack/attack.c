@@ -27,6 +27,16 @@ static const struct {
         {"floods", attack_floods},
         {"forge", attack_forge},
         {"accuse", attack_accuse},
+        {"stall", attack_stall},
+        {"other-run", attack_other_run},
+        {"fetch", attack_fetch},
+        {"forge-on", attack_forge_on},
+        {"accuse-on", attack_accuse_on},
+        {"claim-address", attack_claim_address},
+        {"retire-on", attack_retire_on},
+        {"strangers", attack_strangers},
+        {"idle", attack_idle},
+        {"path", attack_path},
 };
 
 int parse_id(const char *text, struct peer_id *id)

@@ -43,4 +43,23 @@ int attack_floods(struct attack *k);
 int attack_forge(struct attack *k);
 int attack_accuse(struct attack *k);
 
+/* Those that go on for a while, for tests/bench/bench-attack; the arguments are SECONDS PORT….
+ * starve.c: members that take time and give nothing */
+int attack_stall(struct attack *k);
+int attack_other_run(struct attack *k);
+int attack_fetch(struct attack *k);
+
+/* rumour.c: members that spread rumours */
+int attack_forge_on(struct attack *k);
+int attack_accuse_on(struct attack *k);
+int attack_claim_address(struct attack *k);
+int attack_retire_on(struct attack *k);
+
+/* crowd.c: those who only take room */
+int attack_strangers(struct attack *k);
+int attack_idle(struct attack *k);
+
+/* path.c: between the agents, without a key */
+int attack_path(struct attack *k);
+
 #endif
