@@ -7,9 +7,9 @@ tests_bench_net_exchange_LDADD = $(NET_LIBS)
 tests_bench_train_steps_SOURCES = tests/bench/train_steps.c
 tests_bench_train_steps_LDADD = $(DUNLIN_LIBS)
 CLEANFILES += $(EXTRA_PROGRAMS)
-EXTRA_DIST += tests/bench/bench-accuracy tests/bench/bench-gossip tests/bench/bench-net \
-	tests/bench/bench-poison tests/bench/bench-signals tests/bench/bench-slow-link \
-	tests/bench/bench-train \
+EXTRA_DIST += tests/bench/bench-accuracy tests/bench/bench-attack tests/bench/bench-gossip \
+	tests/bench/bench-net tests/bench/bench-poison tests/bench/bench-signals \
+	tests/bench/bench-slow-link tests/bench/bench-train \
 	tests/bench/bench_agents.py \
 	tests/bench/bench_costs.py tests/bench/bench_links.py tests/bench/torch_ddp.py \
 	tests/bench/torch_gloo.py tests/bench/torch_steps.py
@@ -43,6 +43,12 @@ bench-poison: dunlin$(EXEEXT) tests/attack/rogue$(EXEEXT)
 	@EPOCHS='$(POISON_EPOCHS)' SEEDS='$(POISON_SEEDS)' $(PYTHON) \
 		$(srcdir)/tests/bench/bench-poison ./dunlin$(EXEEXT) tests/attack/rogue$(EXEEXT)
 
+# Every attack beside a run whose attacker is silent: about 45 minutes. ROWS="1 3" picks some.
+SECONDS = 40
+attack: dunlin$(EXEEXT) tests/attack/attack$(EXEEXT) tests/attack/rogue$(EXEEXT)
+	@ROWS='$(ROWS)' $(PYTHON) $(srcdir)/tests/bench/bench-attack --seconds '$(SECONDS)' \
+		./dunlin$(EXEEXT) tests/attack/attack$(EXEEXT) tests/attack/rogue$(EXEEXT)
+
 SIGNALS = 200
 bench-signals: dunlin$(EXEEXT)
 	@SIGNALS='$(SIGNALS)' PARTS='$(PARTS)' \
@@ -59,5 +65,5 @@ bench:
 	@$(MAKE) $(AM_MAKEFLAGS) bench-accuracy
 	@$(MAKE) $(AM_MAKEFLAGS) bench-gossip
 
-.PHONY: bench bench-accuracy bench-gossip bench-net bench-poison bench-signals bench-slow-link \
-	bench-train
+.PHONY: attack bench bench-accuracy bench-gossip bench-net bench-poison bench-signals \
+	bench-slow-link bench-train
