@@ -9,7 +9,7 @@ tests_bench_train_steps_LDADD = $(DUNLIN_LIBS)
 CLEANFILES += $(EXTRA_PROGRAMS)
 EXTRA_DIST += tests/bench/bench-accuracy tests/bench/bench-attack tests/bench/bench-gossip \
 	tests/bench/bench-net tests/bench/bench-poison tests/bench/bench-signals \
-	tests/bench/bench-slow-link tests/bench/bench-train \
+	tests/bench/bench-slow-link tests/bench/bench-soak tests/bench/bench-train \
 	tests/bench/bench_agents.py \
 	tests/bench/bench_costs.py tests/bench/bench_links.py tests/bench/torch_ddp.py \
 	tests/bench/torch_gloo.py tests/bench/torch_steps.py
@@ -58,6 +58,12 @@ bench-signals: dunlin$(EXEEXT)
 bench-slow-link: dunlin$(EXEEXT)
 	@$(PYTHON) $(srcdir)/tests/bench/bench-slow-link ./dunlin$(EXEEXT)
 
+# As root one agent's disk is filled up, too. SEED= chooses the faults, EVERY= how often.
+SOAK_MINUTES = 60
+soak: dunlin$(EXEEXT) tests/attack/attack$(EXEEXT)
+	@$(PYTHON) $(srcdir)/tests/bench/bench-soak --minutes '$(SOAK_MINUTES)' \
+		./dunlin$(EXEEXT) tests/attack/attack$(EXEEXT)
+
 # One after the other, whatever -j says.
 bench:
 	@$(MAKE) $(AM_MAKEFLAGS) bench-net
@@ -66,4 +72,4 @@ bench:
 	@$(MAKE) $(AM_MAKEFLAGS) bench-gossip
 
 .PHONY: attack bench bench-accuracy bench-gossip bench-net bench-poison bench-signals \
-	bench-slow-link bench-train
+	bench-slow-link bench-train soak
