@@ -43,19 +43,30 @@ int opening_parse(const uint8_t in[OPENING_HEADER_BYTES], struct opening *out)
 
 /* ---- keys */
 
-/* BLAKE2b keyed with a secret, over a label (which names the purpose) and a number. */
+/* BLAKE2b keyed with a secret, over a label (which names the purpose) and more. */
+static void derive_from(uint8_t *out, size_t len, const uint8_t secret[FRAME_SECRET_BYTES],
+        const char *label, const uint8_t *more, size_t more_len)
+{
+	crypto_generichash_state s;
+	crypto_generichash_init(&s, secret, FRAME_SECRET_BYTES, len);
+	crypto_generichash_update(&s, (const uint8_t *)label, strlen(label) + 1);
+	crypto_generichash_update(&s, more, more_len);
+	crypto_generichash_final(&s, out, len);
+	sodium_memzero(&s, sizeof s);
+}
+
+static void put_u64(uint8_t out[8], uint64_t n)
+{
+	for (int i = 0; i < 8; i++)
+		out[i] = (uint8_t)(n >> 8 * i);
+}
+
 static void derive(uint8_t *out, size_t len, const uint8_t secret[FRAME_SECRET_BYTES],
         const char *label, uint64_t n)
 {
-	crypto_generichash_state s;
 	uint8_t number[8];
-	for (int i = 0; i < 8; i++)
-		number[i] = (uint8_t)(n >> 8 * i);
-	crypto_generichash_init(&s, secret, FRAME_SECRET_BYTES, len);
-	crypto_generichash_update(&s, (const uint8_t *)label, strlen(label) + 1);
-	crypto_generichash_update(&s, number, sizeof number);
-	crypto_generichash_final(&s, out, len);
-	sodium_memzero(&s, sizeof s);
+	put_u64(number, n);
+	derive_from(out, len, secret, label, number, sizeof number);
 }
 
 void frame_exporter(uint8_t out[FRAME_SECRET_BYTES], const uint8_t from_initiator[32],
@@ -74,11 +85,23 @@ void frame_exporter(uint8_t out[FRAME_SECRET_BYTES], const uint8_t from_initiato
 	sodium_memzero(&s, sizeof s);
 }
 
-void frame_bulk(struct frame_bulk *out, const uint8_t exporter[FRAME_SECRET_BYTES], uint64_t n)
+void frame_bulk(struct frame_bulk *out, const uint8_t exporter[FRAME_SECRET_BYTES],
+        const struct frame_bulk_use *use)
 {
-	derive(out->token, sizeof out->token, exporter, "dunlin bulk token v1", n);
-	derive(out->from_dialler, FRAME_SECRET_BYTES, exporter, "dunlin bulk dialler v1", n);
-	derive(out->from_listener, FRAME_SECRET_BYTES, exporter, "dunlin bulk listener v1", n);
+	uint8_t u[17];
+	put_u64(u, use->exchange);
+	put_u64(u + 8, use->attempt);
+	u[16] = use->initiator_dials ? 0 : 1;
+	derive_from(out->token, sizeof out->token, exporter, "dunlin bulk token v2", u, sizeof u);
+	derive_from(out->from_dialler, FRAME_SECRET_BYTES, exporter, "dunlin bulk dialler v2", u,
+	        sizeof u);
+	derive_from(out->from_listener, FRAME_SECRET_BYTES, exporter, "dunlin bulk listener v2", u,
+	        sizeof u);
+}
+
+void frame_session(uint8_t out[FRAME_SESSION_BYTES], const uint8_t exporter[FRAME_SECRET_BYTES])
+{
+	derive(out, FRAME_SESSION_BYTES, exporter, "dunlin bulk session v1", 0);
 }
 
 static int keys_set(struct frame_keys *k)

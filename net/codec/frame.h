@@ -50,6 +50,7 @@ int opening_parse(const uint8_t in[OPENING_HEADER_BYTES], struct opening *out) M
 
 #define FRAME_SECRET_BYTES 32
 #define FRAME_TOKEN_BYTES 16
+#define FRAME_SESSION_BYTES 8
 
 /* What both sides keep of a handshake to open bulk connections later. From the two keys of the
  * split, the initiator's sending one first, and the handshake's hash. Knowing it helps to read no
@@ -57,13 +58,26 @@ int opening_parse(const uint8_t in[OPENING_HEADER_BYTES], struct opening *out) M
 void frame_exporter(uint8_t out[FRAME_SECRET_BYTES], const uint8_t from_initiator[32],
         const uint8_t from_responder[32], const uint8_t hash[32]);
 
-/* The n-th bulk connection of a session: the token that opens it, and the secrets of its two
- * directions, the one of whoever dials the bulk connection first. Take each n once. */
+/* What a bulk connection is, within its session. Attempts of one dialler never repeat, so neither
+ * do keys, whatever exchange they are for. */
+struct frame_bulk_use {
+	uint64_t exchange;
+	uint64_t attempt;     /* counted by the dialler over the whole session, from 1 */
+	bool initiator_dials; /* the dialler of the control connection dials this one, too */
+};
+
+/* The token that opens a bulk connection, and the secrets of its two directions, the one of whoever
+ * dials the bulk connection first. Take each use once. */
 struct frame_bulk {
 	uint8_t token[FRAME_TOKEN_BYTES];
 	uint8_t from_dialler[FRAME_SECRET_BYTES], from_listener[FRAME_SECRET_BYTES];
 };
-void frame_bulk(struct frame_bulk *out, const uint8_t exporter[FRAME_SECRET_BYTES], uint64_t n);
+void frame_bulk(struct frame_bulk *out, const uint8_t exporter[FRAME_SECRET_BYTES],
+        const struct frame_bulk_use *use);
+
+/* The name of a session on its bulk connections: it tells the listener whose token to compute. No
+ * secret: who listens can read it, and gains nothing. */
+void frame_session(uint8_t out[FRAME_SESSION_BYTES], const uint8_t exporter[FRAME_SECRET_BYTES]);
 
 /* ---- frames */
 

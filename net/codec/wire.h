@@ -5,8 +5,8 @@
  *
  * A list of updates is an array of [kind, field …, signature].
  *
- * BULK_OPEN goes in the clear: whoever is on the way can change the exchange in it, and has then
- * done no more than cut the connection.
+ * BULK_OPEN goes in the clear: its token fits only the exchange and the attempt in it, so whoever is
+ * on the way and changes them has done no more than cut the connection.
  *
  * Integers and lengths are written in their shortest form and accepted in no other. An array may
  * have more elements than we know: a later version adds at the end, and gives a kind's number to
@@ -47,6 +47,7 @@ enum wire_why {
 	WHY_BROKEN, /* your last message could not be understood */
 };
 
+#define WIRE_SESSION_BYTES 8
 #define WIRE_TOKEN_BYTES 16
 
 /* What the sides of a handshake say of themselves. */
@@ -67,6 +68,12 @@ struct wire_refusal {
 	char words[WIRE_WORDS_MAX + 1];
 };
 
+struct wire_bulk_open {
+	uint8_t session[WIRE_SESSION_BYTES], token[WIRE_TOKEN_BYTES];
+	uint64_t exchange; /* 0: none was said */
+	uint64_t attempt;
+};
+
 struct wire_message {
 	uint8_t kind; /* enum message_kind or enum wire_kind */
 	union {
@@ -74,10 +81,7 @@ struct wire_message {
 		struct wire_hello hello;
 		struct wire_refusal refusal; /* REFUSE, BYE */
 		uint64_t nonce;              /* WIRE_PING, WIRE_PONG */
-		struct {                     /* WIRE_BULK_OPEN */
-			uint8_t token[WIRE_TOKEN_BYTES];
-			uint64_t bulk_exchange; /* 0: none was said */
-		};
+		struct wire_bulk_open bulk;  /* WIRE_BULK_OPEN */
 		struct exchange_message exchange;
 	};
 };

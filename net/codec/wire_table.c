@@ -108,8 +108,10 @@ static const struct wire__field refusal[] = {
 };
 static const struct wire__field session_ping[] = {ANY(wire_message, nonce, "nonce")};
 static const struct wire__field bulk_open[] = {
-        BYTES(wire_message, token, "token"),
-        ANY(wire_message, bulk_exchange, "exchange"),
+        BYTES(wire_message, bulk.session, "session"),
+        BYTES(wire_message, bulk.token, "token"),
+        ANY(wire_message, bulk.exchange, "exchange"),
+        UINT(wire_message, bulk.attempt, "attempt", 1, UINT64_MAX),
 };
 
 const struct wire__layout wire__messages[WIRE__MESSAGES] = {
@@ -124,7 +126,7 @@ const struct wire__layout wire__messages[WIRE__MESSAGES] = {
         [WIRE_REFUSE] = WIRE__LAYOUT("refuse", refusal, 2),
         [WIRE_PING] = WIRE__LAYOUT("session ping", session_ping, 1),
         [WIRE_PONG] = WIRE__LAYOUT("session pong", session_ping, 1),
-        [WIRE_BULK_OPEN] = WIRE__LAYOUT("bulk-open", bulk_open, 1),
+        [WIRE_BULK_OPEN] = WIRE__LAYOUT("bulk-open", bulk_open, 4),
         [WIRE_BYE] = WIRE__LAYOUT("bye", refusal, 2),
         [WIRE_EXCHANGE] = {"exchange", NULL, 0, 0}, /* by its own kind, below */
 };

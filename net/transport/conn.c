@@ -251,7 +251,7 @@ void conn__hand_out(struct conn *c, const struct peer_id *id, const struct frame
 	c->handed_out = true;
 	c->rest.n = 0;
 	if (cb->bulk_cb && !c->t->closing)
-		cb->bulk_cb(cb->arg, id, c->bulk_exchange, mine, c->initiator, keys, aead);
+		cb->bulk_cb(cb->arg, id, c->bulk_open.exchange, mine, c->initiator, keys, aead);
 	else if (mine >= 0)
 		close(mine);
 	conn__close(c);
@@ -364,10 +364,8 @@ static void on_connected(uv_connect_t *req, int status)
 	c->state = CONN_OPENING;
 	if (c->role == CONN_BULK) {
 		uint8_t bytes[WIRE_BYTES_MAX];
-		struct wire_message m = {.kind = WIRE_BULK_OPEN};
+		struct wire_message m = {.kind = WIRE_BULK_OPEN, .bulk = c->bulk_open};
 		size_t len;
-		memcpy(m.token, c->bulk.token, sizeof m.token);
-		m.bulk_exchange = c->bulk_exchange;
 		if (wire_encode(&m, bytes, sizeof bytes, &len) != 0 ||
 		        !conn__put_opening(c, OPENING_BULK, bytes, len))
 			conn__close(c);
@@ -418,12 +416,32 @@ static struct conn *dial(struct transport *t, const struct peer_addrs *a, enum c
 	return NULL;
 }
 
+/* Each dial is an attempt of its own: whoever was at the last address has seen its token. */
+static void set_bulk(struct conn *c, struct conn *control, uint64_t exchange)
+{
+	struct frame_bulk_use use = {exchange, ++control->bulk_attempts, control->initiator};
+	c->id = control->id;
+	c->aead = control->aead;
+	frame_bulk(&c->bulk, control->exporter, &use);
+	c->bulk_open = (struct wire_bulk_open){.exchange = exchange, .attempt = use.attempt};
+	memcpy(c->bulk_open.session, control->session, sizeof control->session);
+	memcpy(c->bulk_open.token, c->bulk.token, sizeof c->bulk.token);
+}
+
 bool conn__dial_next(struct conn *c)
 {
-	struct conn *n = c->t->closing ? NULL : dial(c->t, &c->rest, (enum conn_role)c->role);
+	struct transport *t = c->t;
+	struct conn *control = c->role == CONN_BULK ? transport__find(t, &c->id) : NULL;
+	struct conn *n = NULL;
+	if (!t->closing && (control || c->role == CONN_CONTROL))
+		n = dial(t, &c->rest, (enum conn_role)c->role);
 	c->rest.n = 0;
 	if (!n)
 		return false;
+	if (control) {
+		set_bulk(n, control, c->bulk_open.exchange);
+		return true;
+	}
 	n->id = c->id;
 	n->expects_id = c->expects_id;
 	n->first = c->first;
@@ -431,9 +449,6 @@ bool conn__dial_next(struct conn *c)
 	n->n_pending = c->n_pending;
 	c->first = c->last = NULL;
 	c->n_pending = 0;
-	n->bulk = c->bulk;
-	n->bulk_exchange = c->bulk_exchange;
-	n->aead = c->role == CONN_BULK ? c->aead : NULL;
 	return true;
 }
 
@@ -472,11 +487,7 @@ struct conn *conn__dial_bulk(struct transport *t, struct conn *control, uint64_t
 	struct conn *c = dial(t, &a, CONN_BULK);
 	if (!c)
 		return NULL;
-	c->id = control->id;
-	c->bulk_exchange = exchange;
-	c->aead = control->aead;
-	frame_bulk(&c->bulk, control->exporter, control->bulk_ours);
-	control->bulk_ours += 2;
+	set_bulk(c, control, exchange);
 	return c;
 }
 

@@ -192,9 +192,7 @@ static void finish(struct conn *c)
 	if (c->slot >= 0)
 		budget_leave(&c->t->budget, c->slot, true);
 	c->slot = -1;
-	c->bulk_ours = c->initiator ? 0 : 1;
-	c->bulk_theirs = c->initiator ? 1 : 0;
-	transport__expect_bulk(c);
+	frame_session(c->session, c->exporter);
 	c->state = CONN_UP;
 	c->up_ms = transport__now(c->t);
 	if (c->initiator)
@@ -294,7 +292,7 @@ static void bulk_opening(struct conn *c, const uint8_t *bytes, size_t len)
 	struct frame_bulk keys;
 	struct conn *owner = NULL;
 	if (wire_decode(bytes, len, &m, NULL) == 0 && m.kind == WIRE_BULK_OPEN)
-		owner = transport__bulk_owner(c->t, m.token, &keys);
+		owner = transport__bulk_owner(c->t, &m.bulk, &keys);
 	if (!owner) {
 		c->t->counters.handshakes_failed++;
 		conn__close(c);
@@ -303,7 +301,7 @@ static void bulk_opening(struct conn *c, const uint8_t *bytes, size_t len)
 	budget_leave(&c->t->budget, c->slot, true);
 	c->slot = -1;
 	uv_read_stop((uv_stream_t *)&c->tcp);
-	c->bulk_exchange = m.bulk_exchange;
+	c->bulk_open = m.bulk;
 	conn__hand_out(c, &owner->id, &keys, owner->aead);
 	sodium_memzero(&keys, sizeof keys);
 }

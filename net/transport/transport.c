@@ -180,7 +180,7 @@ void transport__down(struct transport *t, struct conn *c, enum conn_state was)
 	if (c->role == CONN_BULK) {
 		/* transport_bulk has reported an immediate failure; then there is no cipher yet. */
 		if (!next && !c->handed_out && c->aead && cb->bulk_cb)
-			cb->bulk_cb(cb->arg, &c->id, c->bulk_exchange, -1, true, NULL, NULL);
+			cb->bulk_cb(cb->arg, &c->id, c->bulk_open.exchange, -1, true, NULL, NULL);
 		return;
 	}
 	explain(t, c, was, next);
@@ -188,29 +188,23 @@ void transport__down(struct transport *t, struct conn *c, enum conn_state was)
 		cb->down_cb(cb->arg, &c->id);
 }
 
-void transport__expect_bulk(struct conn *c)
-{
-	for (uint64_t i = 0; i < BULK_WINDOW; i++) {
-		struct frame_bulk k;
-		frame_bulk(&k, c->exporter, c->bulk_theirs + 2 * i);
-		memcpy(c->bulk_tokens[i], k.token, sizeof k.token);
-		sodium_memzero(&k, sizeof k);
-	}
-}
-
+/* A stranger who makes up a session costs no more than comparing it. Attempts that were lost on the
+ * way leave holes in the window, which harm nobody: any later one is accepted, and each once. */
 struct conn *transport__bulk_owner(
-        struct transport *t, const uint8_t token[FRAME_TOKEN_BYTES], struct frame_bulk *keys)
+        struct transport *t, const struct wire_bulk_open *open, struct frame_bulk *keys)
 {
-	for (struct conn *c = t->conns; c; c = c->next) {
-		for (uint64_t i = 0; c->state == CONN_UP && i < BULK_WINDOW; i++) {
-			if (sodium_memcmp(c->bulk_tokens[i], token, FRAME_TOKEN_BYTES) != 0)
-				continue;
-			frame_bulk(keys, c->exporter, c->bulk_theirs + 2 * i);
-			c->bulk_theirs += 2 * i + 2; /* never twice */
-			transport__expect_bulk(c);
-			return c;
-		}
-	}
+	struct conn *c = t->conns;
+	while (c && (c->state != CONN_UP ||
+	                    sodium_memcmp(c->session, open->session, sizeof c->session) != 0))
+		c = c->next;
+	if (!c)
+		return NULL;
+	frame_bulk(keys, c->exporter,
+	        &(struct frame_bulk_use){open->exchange, open->attempt, !c->initiator});
+	if (sodium_memcmp(keys->token, open->token, sizeof keys->token) == 0 &&
+	        datagram_window_take(&c->bulk_taken, open->attempt))
+		return c;
+	sodium_memzero(keys, sizeof *keys);
 	return NULL;
 }
 

@@ -31,8 +31,8 @@
 #include <sys/socket.h>
 #include <uv.h>
 
-#define PROTOCOL_MIN 2
-#define PROTOCOL_MAX 2
+#define PROTOCOL_MIN 3
+#define PROTOCOL_MAX 3
 
 struct transport;
 

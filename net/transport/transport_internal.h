@@ -24,8 +24,6 @@ enum conn_state {
 	CONN_CLOSING,
 };
 
-#define BULK_WINDOW 4 /* bulk connections of a peer's that may overtake each other */
-
 enum conn_role { CONN_CONTROL, CONN_BULK };
 
 /* A message that waits for its connection. */
@@ -72,10 +70,11 @@ struct conn {
 	struct frame_reader reader;
 	uint8_t *buf; /* owned: the reader's */
 	uint8_t exporter[FRAME_SECRET_BYTES];
-	uint64_t bulk_ours, bulk_theirs; /* next numbers: the dialler's are even */
-	uint8_t bulk_tokens[BULK_WINDOW][FRAME_TOKEN_BYTES]; /* that the peer may open with next */
-	struct frame_bulk bulk;                              /* role bulk */
-	uint64_t bulk_exchange;                              /* alike: what it is for */
+	uint8_t session[FRAME_SESSION_BYTES]; /* its name on bulk connections */
+	uint64_t bulk_attempts;               /* of ours so far */
+	struct datagram_window bulk_taken;    /* attempts of the peer that were accepted */
+	struct frame_bulk bulk;               /* role bulk */
+	struct wire_bulk_open bulk_open;      /* alike: what it says, and what it is for */
 };
 
 /* ---- links.c */
@@ -177,12 +176,10 @@ void transport__up(struct transport *t, struct conn *c);
 void transport__down(struct transport *t, struct conn *c, enum conn_state was);
 void transport__handle_closed(struct transport *t);
 void transport__received(struct transport *t, struct conn *c, const uint8_t *bytes, size_t len);
-/* The tokens that the peer's next bulk connections open with: a stranger who makes some up must
- * cost no more than comparing them. */
-void transport__expect_bulk(struct conn *c);
-/* The control connection that a bulk token belongs to, and its keys; NULL: nobody's. */
+/* The control connection that a bulk connection belongs to, and its keys, which are given out once;
+ * NULL: nobody's, or it was accepted before. */
 struct conn *transport__bulk_owner(
-        struct transport *t, const uint8_t token[FRAME_TOKEN_BYTES], struct frame_bulk *keys);
+        struct transport *t, const struct wire_bulk_open *open, struct frame_bulk *keys);
 
 /* ---- conn.c */
 

@@ -198,7 +198,7 @@ static void transfer(struct peer *p, const struct order *o, int fd)
 	struct frame_bulk keys;
 	struct bulk *b;
 	struct err e;
-	frame_bulk(&keys, exporter, o->n);
+	frame_bulk(&keys, exporter, &(struct frame_bulk_use){.attempt = 1 + (uint64_t)o->n});
 	struct bulk_config c = {
 	        .loop = &p->loop,
 	        .fd = fd,

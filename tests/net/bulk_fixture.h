@@ -57,7 +57,7 @@ static inline struct frame_bulk test_keys(void)
 {
 	static const uint8_t exporter[FRAME_SECRET_BYTES] = {1, 2, 3};
 	struct frame_bulk k;
-	frame_bulk(&k, exporter, 7);
+	frame_bulk(&k, exporter, &(struct frame_bulk_use){.exchange = 7, .attempt = 1});
 	return k;
 }
 

@@ -370,7 +370,10 @@ static void test_openings(void **state)
 static void test_bulk_keys(void **state)
 {
 	uint8_t a[32] = {1}, b[32] = {2}, h[32] = {3}, x[32], y[32];
-	struct frame_bulk k[2], again;
+	const struct frame_bulk_use uses[] = {
+	        {1, 1, true}, {1, 2, true}, {2, 1, true}, {1, 1, false}, {257, 1, true}};
+	struct frame_bulk k[5], again;
+	uint8_t session[FRAME_SESSION_BYTES];
 	(void)state;
 	frame_exporter(x, a, b, h);
 	frame_exporter(y, b, a, h);
@@ -378,13 +381,18 @@ static void test_bulk_keys(void **state)
 	h[31] = 1;
 	frame_exporter(y, a, b, h);
 	assert_memory_not_equal(x, y, 32);
-	frame_bulk(&k[0], x, 0);
-	frame_bulk(&k[1], x, 1);
-	frame_bulk(&again, x, 0);
+	for (int i = 0; i < 5; i++) {
+		frame_bulk(&k[i], x, &uses[i]);
+		for (int j = 0; j < i; j++) {
+			assert_memory_not_equal(k[i].token, k[j].token, FRAME_TOKEN_BYTES);
+			assert_memory_not_equal(k[i].from_dialler, k[j].from_dialler, 32);
+			assert_memory_not_equal(k[i].from_listener, k[j].from_listener, 32);
+		}
+	}
+	frame_bulk(&again, x, &uses[0]);
 	assert_memory_equal(&k[0], &again, sizeof again);
-	assert_memory_not_equal(k[0].token, k[1].token, FRAME_TOKEN_BYTES);
-	assert_memory_not_equal(k[0].from_dialler, k[1].from_dialler, 32);
-	assert_memory_not_equal(k[0].from_listener, k[1].from_listener, 32);
+	frame_session(session, x);
+	assert_memory_not_equal(session, k[0].token, sizeof session);
 	assert_memory_not_equal(k[0].from_dialler, k[0].from_listener, 32);
 	assert_memory_not_equal(k[0].from_dialler, x, 32);
 }

@@ -15,9 +15,16 @@ static bool bulk_failed(const struct pair *p)
 	return p->side[0].bulks_failed == 1;
 }
 
+static uint64_t failed_before;
+
 static bool one_failed(const struct pair *p)
 {
-	return transport_counters(p->side[1].t).handshakes_failed > 0;
+	return transport_counters(p->side[1].t).handshakes_failed > failed_before;
+}
+
+static bool second_has_bulk(const struct pair *p)
+{
+	return p->side[1].bulks == 1;
 }
 
 static bool first_has_post(const struct pair *p)
@@ -30,15 +37,14 @@ static bool both_have_post(const struct pair *p)
 	return first_has_post(p) && second_has_post(p);
 }
 
-/* A stranger's token: no socket is handed out for it, and the connection ends. */
-static void knock(struct pair *p)
+/* A connection that begins with this BULK_OPEN; the caller's. */
+static int knock_at(struct pair *p, const struct wire_bulk_open *open)
 {
 	uint8_t bytes[OPENING_HEADER_BYTES + 64];
-	struct wire_message m = {.kind = WIRE_BULK_OPEN};
+	struct wire_message m = {.kind = WIRE_BULK_OPEN, .bulk = *open};
 	struct sockaddr_storage to;
 	struct peer_addr a = transport_bound(p->side[1].t);
 	size_t len;
-	memset(m.token, 0x5a, sizeof m.token);
 	assert_int_equal(wire_encode(&m, bytes + OPENING_HEADER_BYTES, 64, &len), 0);
 	opening_header(bytes, OPENING_BULK, len);
 	peer_addr_to(&a, &to);
@@ -46,6 +52,14 @@ static void knock(struct pair *p)
 	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(struct sockaddr_in)), 0);
 	assert_int_equal(send(fd, bytes, OPENING_HEADER_BYTES + len, 0),
 	        (ssize_t)(OPENING_HEADER_BYTES + len));
+	return fd;
+}
+
+/* No socket is handed out for it, and the connection ends. */
+static void knock(struct pair *p, const struct wire_bulk_open *open)
+{
+	failed_before = transport_counters(p->side[1].t).handshakes_failed;
+	int fd = knock_at(p, open);
 	assert_true(await(p, one_failed));
 	assert_int_equal(p->side[1].bulks, 0);
 	close(fd);
@@ -105,7 +119,9 @@ static void bulk_connections_open_beside_a_stream(void **state)
 			check_bulk(&p, dialler, exchange);
 		}
 	}
-	knock(&p);
+	struct wire_bulk_open made_up = {.attempt = 1};
+	memset(made_up.token, 0x5a, sizeof made_up.token);
+	knock(&p, &made_up);
 	pair_close(&p);
 }
 
@@ -151,6 +167,102 @@ static void a_bulk_that_fails_says_for_what(void **state)
 	assert_true(await(&p, bulk_failed));
 	assert_true(p.side[0].exchange[0] == 77 && p.side[0].bulks == 0);
 	close(fd);
+	pair_close(&p);
+}
+
+/* The token of an attempt, as the dialler of the stream would make it. */
+static struct wire_bulk_open token_of(const struct pair *p, uint64_t exchange, uint64_t attempt)
+{
+	const struct conn *c = transport__find(p->side[0].t, &p->side[1].identity.id);
+	struct wire_bulk_open open = {.exchange = exchange, .attempt = attempt};
+	struct frame_bulk k;
+	assert_non_null(c);
+	frame_bulk(&k, c->exporter, &(struct frame_bulk_use){exchange, attempt, c->initiator});
+	memcpy(open.session, c->session, sizeof open.session);
+	memcpy(open.token, k.token, sizeof open.token);
+	return open;
+}
+
+/* Dials that nobody answers: the next one is taken all the same, after few and after many. */
+static void lost_bulk_dials_leave_the_way_open(void **state)
+{
+	static struct pair p;
+	struct err e = {0};
+	pair_open(&p, *state);
+	connect_pair(&p, 0);
+	const struct peer_id *to = &p.side[1].identity.id;
+	struct conn *c = transport__find(p.side[0].t, to);
+	struct peer_addr there = c->remote;
+	struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof in;
+	int fd = socket(AF_INET, SOCK_STREAM, 0); /* bound, and deaf */
+	assert_int_equal(bind(fd, (struct sockaddr *)&in, sizeof in), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&in, &len), 0);
+	for (int lost = 0; lost < 6; lost++) {
+		c->remote = peer_addr_from((struct sockaddr *)&in);
+		p.side[0].bulks_failed = 0;
+		assert_int_equal(transport_bulk(p.side[0].t, to, 9, &e), 0);
+		assert_true(await(&p, bulk_failed));
+	}
+	c->remote = there;
+	for (int round = 0; round < 2; round++) {
+		assert_int_equal(transport_bulk(p.side[0].t, to, 9, &e), 0);
+		assert_true(await(&p, both_have_bulk));
+		check_bulk(&p, 0, 9);
+		c->bulk_attempts += 3 * DATAGRAM_WINDOW;
+	}
+	close(fd);
+	pair_close(&p);
+}
+
+/* One exchange may need several connections: no two have a key in common. */
+static void a_number_that_repeats_has_new_keys(void **state)
+{
+	static struct pair p;
+	struct err e = {0};
+	pair_open(&p, *state);
+	connect_pair(&p, 0);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(transport_bulk(p.side[0].t, &p.side[1].identity.id, 7, &e), 0);
+	assert_true(await(&p, both_have_two_bulks));
+	const struct frame_bulk *k = p.side[1].keys;
+	assert_memory_not_equal(k[0].token, k[1].token, sizeof k->token);
+	assert_memory_not_equal(k[0].from_dialler, k[1].from_dialler, sizeof k->from_dialler);
+	assert_memory_not_equal(k[0].from_listener, k[1].from_listener, sizeof k->from_listener);
+	for (int i = 0; i < 2; i++) {
+		close(p.side[0].fd[i]);
+		close(p.side[1].fd[i]);
+	}
+	p.side[0].bulks = p.side[1].bulks = 0;
+	/* Who has heard a token cannot use it again, nor for another exchange or attempt. */
+	struct wire_bulk_open open = token_of(&p, 7, 2), changed = token_of(&p, 7, 3);
+	knock(&p, &open);
+	changed.exchange = 8;
+	knock(&p, &changed);
+	changed.exchange = 7;
+	changed.attempt = 4;
+	knock(&p, &changed);
+	/* Untouched it is good, and once. */
+	changed.attempt = 3;
+	close(knock_at(&p, &changed));
+	assert_true(await(&p, second_has_bulk));
+	close(p.side[1].fd[0]);
+	p.side[1].bulks = 0;
+	knock(&p, &changed);
+	pair_close(&p);
+}
+
+/* An attempt of the listener's does not open the dialler's, though their numbers are the same. */
+static void a_token_fits_one_dialler(void **state)
+{
+	static struct pair p;
+	pair_open(&p, *state);
+	connect_pair(&p, 0);
+	struct conn *c = transport__find(p.side[0].t, &p.side[1].identity.id);
+	c->initiator = false; /* for a moment */
+	struct wire_bulk_open open = token_of(&p, 7, 1);
+	c->initiator = true;
+	knock(&p, &open);
 	pair_close(&p);
 }
 
@@ -316,6 +428,9 @@ int main(void)
 	        cmocka_unit_test(bulk_connections_open_beside_a_stream),
 	        cmocka_unit_test(a_late_bulk_says_what_it_is_for),
 	        cmocka_unit_test(a_bulk_that_fails_says_for_what),
+	        cmocka_unit_test(lost_bulk_dials_leave_the_way_open),
+	        cmocka_unit_test(a_number_that_repeats_has_new_keys),
+	        cmocka_unit_test(a_token_fits_one_dialler),
 	        cmocka_unit_test(a_post_dials),
 	        cmocka_unit_test(a_post_to_an_undialable_peer),
 	        cmocka_unit_test(a_post_is_for_its_addressee),

@@ -347,8 +347,10 @@ static void test_ranges(void **state)
 	put_bin(&m, AEAD_OFFER_MAX + 1, 0);
 	refused(m.bytes, m.len, ERR_FORMAT, "ciphers: 9 bytes, at most 8");
 	m.len = 0;
-	PUT(&m, "\x92\x44");
+	PUT(&m, "\x95\x44");
+	put_bin(&m, 8, 0);
 	put_bin(&m, 15, 0);
+	PUT(&m, "\x01\x01");
 	refused(m.bytes, m.len, ERR_FORMAT, "token: 15 bytes, not 16");
 	m.len = 0;
 	PUT(&m, "\x96\x06");

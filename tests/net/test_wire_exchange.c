@@ -191,7 +191,7 @@ static void test_later_versions(void **state)
 	assert_string_equal(w.exchange.busy.words, "?[2J???");
 }
 
-/* Which exchange a bulk connection is for: may be left out, and is then 0. */
+/* Whose bulk connection it is, for which exchange, and the how-manieth. */
 static void test_bulk_open(void **state)
 {
 	struct wire_message m = {.kind = WIRE_BULK_OPEN}, back;
@@ -200,23 +200,25 @@ static void test_bulk_open(void **state)
 	size_t len;
 	(void)state;
 	for (size_t i = 0; i < 4; i++) {
-		memset(m.token, 7, sizeof m.token);
-		m.bulk_exchange = exchanges[i];
+		memset(m.bulk.session, 3, sizeof m.bulk.session);
+		memset(m.bulk.token, 7, sizeof m.bulk.token);
+		m.bulk.exchange = exchanges[i];
+		m.bulk.attempt = exchanges[3 - i] ? exchanges[3 - i] : 1;
 		assert_int_equal(wire_encode(&m, out, sizeof out, &len), 0);
-		assert_int_equal(out[0], exchanges[i] ? 0x93 : 0x92);
+		assert_int_equal(out[0], 0x95);
 		assert_int_equal(decode(out, len, &back, NULL), 0);
 		assert_int_equal(back.kind, WIRE_BULK_OPEN);
-		assert_memory_equal(back.token, m.token, sizeof m.token);
-		assert_true(back.bulk_exchange == exchanges[i]);
+		assert_memory_equal(&back.bulk, &m.bulk, sizeof m.bulk);
 	}
-	REFUSED("\x93\x44\xc4\x10"
-	        "0123456789abcdef"
-	        "\xc0",
-	        "bulk-open: exchange: nil");
-	REFUSED("\x93\x44\xc4\x10"
-	        "0123456789abcdef"
-	        "\xff",
-	        "exchange: a negative number");
+#define OPEN(exchange, attempt) \
+	"\x95\x44\xc4\x08"      \
+	"01234567"              \
+	"\xc4\x10"              \
+	"0123456789abcdef" exchange attempt
+	REFUSED(OPEN("\xc0", "\x01"), "bulk-open: exchange: nil");
+	REFUSED(OPEN("\xff", "\x01"), "exchange: a negative number");
+	REFUSED(OPEN("\x01", "\x00"), "attempt: 0");
+#undef OPEN
 }
 
 int main(void)
