@@ -30,9 +30,9 @@
 struct bulk;
 
 struct bulk_result {
-	struct err err; /* code 0: it is whole. ERR_IO: the peer is gone or cut it; ERR_FORMAT,
-	                 * ERR_MISMATCH: what came was not ours to expect; ERR_NONFINITE;
-	                 * ERR_TIMEOUT: deadline_ms; ERR_CANCELLED: bulk_cancel */
+	struct err err; /* code 0: it is whole. ERR_IO: the peer is gone or cut it, or what came is
+	                 * not provably the peer's; ERR_NONFINITE: which is; ERR_TIMEOUT:
+	                 * deadline_ms; ERR_CANCELLED: bulk_cancel */
 	uint64_t bytes_sent, bytes_received; /* sealed, as on the wire */
 	size_t words; /* parameters at the front of staging that are whole, authentic and finite;
 	               * with code 0 receive_count */

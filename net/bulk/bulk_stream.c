@@ -137,18 +137,17 @@ uint8_t *bulk_in_room(struct bulk_in *in, size_t *len)
 	return to;
 }
 
-/* The reader's buffer holds this frame alone, so its header is what the buffer begins with. */
+/* The reader's buffer holds this frame alone, so its header is what the buffer begins with. It is
+ * not authenticated yet: anybody on the way may have changed it. */
 static int check_header(const struct bulk_in *in, struct err *e)
 {
 	const uint8_t *h = in->buf;
 	size_t len = h[0] | (size_t)h[1] << 8 | (size_t)h[2] << 16, want = payload_bytes(in);
 	uint8_t type = want > 0 ? FRAME_CHUNK : FRAME_END;
 	if (h[3] != type)
-		return err_set(
-		        e, ERR_FORMAT, "a frame of type %u where %u had to come", h[3], type);
+		return err_set(e, ERR_IO, "a frame of type %u where %u had to come", h[3], type);
 	if (len != want)
-		return err_set(
-		        e, ERR_FORMAT, "a chunk of %zu bytes where %zu had to come", len, want);
+		return err_set(e, ERR_IO, "a chunk of %zu bytes where %zu had to come", len, want);
 	return 0;
 }
 
@@ -203,8 +202,11 @@ static int look(struct bulk_in *in, struct err *e)
 	if (rc)
 		return rc;
 	rc = frame_read(&in->reader, &f, e);
-	if (rc <= 0)
-		return rc;
+	if (rc < 0)
+		return err_set(e, ERR_IO, "frame %llu was not sealed by the peer, or changed since",
+		        (unsigned long long)in->reader.keys.counter);
+	if (rc == 0)
+		return 0;
 	in->have = 0;
 	in->ended = f.type == FRAME_END;
 	return in->ended ? 1 : take_chunk(in, f.payload, e);

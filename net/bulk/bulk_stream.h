@@ -81,8 +81,9 @@ void bulk_in_close(struct bulk_in *in);
 uint8_t *bulk_in_room(struct bulk_in *in, size_t *len);
 
 /* Says how many came. 1: END has come, staging is whole and finite; 0: more are needed; negative,
- * for ever: drop the connection. ERR_FORMAT: not the frame that had to come next; ERR_MISMATCH: not
- * sealed by the peer; ERR_NONFINITE. */
+ * for ever: drop the connection. ERR_IO: not the frame that had to come next, or not sealed by the
+ * peer. Nobody can tell the peer's fault from a stranger's then, so it is a broken connection and
+ * no evidence. ERR_NONFINITE: by the peer, which is proven. */
 int bulk_in_fed(struct bulk_in *in, size_t len, struct err *e) MUST_CHECK;
 
 /* The bytes of a direction of count parameters, sealed and framed. */
