@@ -20,7 +20,7 @@
 
 #define NEAR 1e-4    /* of our length: nobody is drawn to a peer that is so near */
 #define MERGE_PULL 4 /* radii that one peer may move us in all merge rounds */
-#define LIES 2       /* failures in a row, before one more is held against a peer */
+#define LIES 2       /* accusations in a row, before one more is held against a peer */
 
 /* Trained, by its own word. */
 static uint64_t samples_of(const struct flock *f, const struct peer_id *id)
@@ -126,7 +126,7 @@ static int judge(const struct flock *f)
 		return 0;
 	/* Its sketch may be older than its parameters, once; or it came back from an older
 	 * checkpoint. A peer that goes on like that is not mistaken. */
-	return p && p->strikes >= LIES ? ERR_MISMATCH : ERR_INVALID;
+	return p && p->doubts >= LIES ? ERR_MISMATCH : ERR_INVALID;
 }
 
 void flock__verify(struct flock *f, const struct flock_event *e)

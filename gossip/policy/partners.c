@@ -269,7 +269,7 @@ static void on_exchanged(struct partner *e, const struct exchange_result *r, uin
 	uint64_t bytes = r->bytes_sent > r->bytes_received ? r->bytes_sent : r->bytes_received;
 	e->exchanged++;
 	e->last_ms = now_ms;
-	e->strikes = 0;
+	e->strikes = e->doubts = 0;
 	e->free_ms = 0;
 	if (bytes > 0) {
 		e->per_byte[e->n_times % PARTNER_TIMES] =
@@ -305,6 +305,7 @@ void partners_result(struct partners *p, const struct exchange_result *r, uint64
 		return;
 	}
 	e->failed++;
+	e->doubts += r->code == ERR_INVALID;
 	if (r->outcome == OUTCOME_UNLIKE)
 		e->free_ms = now_ms + UNLIKE_MS;
 	else

@@ -30,7 +30,8 @@ struct partner {
 	uint64_t failed;               /* that did not, busy ones left out */
 	uint64_t last_ms;              /* when one last came about; 0: never */
 	uint64_t free_ms;              /* not to be asked before: back-off */
-	uint32_t strikes;              /* failures in a row, for the back-off */
+	uint32_t strikes;              /* failures and refusals in a row, for the back-off */
+	uint32_t doubts;               /* of what it sent, in a row: ERR_INVALID */
 	float per_byte[PARTNER_TIMES]; /* ms */
 	uint32_t n_times;
 	float stretch;          /* ≥ 1: what timeouts have made of the deadline */
