@@ -46,6 +46,13 @@ _Static_assert(AEAD_OFFER_MAX >= 3, "our own ciphers must fit into an offer");
 	X(BUDGET_DH_BURST, 64, "Diffie-Hellmans at once for replays from one address")      \
 	X(BUDGET_DH_RATE_ALL, 50, "Diffie-Hellmans a second for replays in all")            \
 	X(BUDGET_DH_BURST_ALL, 256, "Diffie-Hellmans at once for replays in all")           \
+	X(TURN_US, 2000, "microseconds of peers' messages in one turn of the loop")         \
+	X(VERIFY_PEERS, 1024, "peers whose verifications are counted")                      \
+	X(VERIFY_BURST, 1024, "signatures of one peer's news verified at once")             \
+	X(VERIFY_RATE, 64, "the same, a second")                                            \
+	X(VERIFY_TURN_US, 2000, "microseconds of verifying datagrams' news in one turn")    \
+	X(VERIFY_BAD_MAX, 3, "bad signatures that end a peer's session")                    \
+	X(VERIFY_DEAF_MS, 60000, "milliseconds that its news is not heard then")            \
 	X(LIST_IDS_MAX, 65536, "ids in an allow- or block-list")                            \
 	X(LIST_BYTES_MAX, 16777216, "bytes of an allow- or block-list, comments included")
 

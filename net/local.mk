@@ -49,7 +49,10 @@ libnet_a_SOURCES = \
 	net/transport/transport.c \
 	net/transport/transport.h \
 	net/transport/transport_internal.h \
-	net/transport/transport_send.c
+	net/transport/transport_send.c \
+	net/transport/turn.c \
+	net/transport/verify_budget.c \
+	net/transport/verify_budget.h
 if HAVE_LIBCRYPTO
 libnet_a_SOURCES += net/crypto/aead_crypto.c
 endif

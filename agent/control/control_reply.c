@@ -95,12 +95,14 @@ static int print_loop_and_net(const struct control_view *v, struct buf *out)
 	        ",\"datagrams_refused\":%" PRIu64 ",\"streams_dialled\":%" PRIu64
 	        ",\"streams_accepted\":%" PRIu64 ",\"handshakes_failed\":%" PRIu64
 	        ",\"strangers_refused\":%" PRIu64 ",\"messages_dropped\":%" PRIu64
-	        ",\"news_forbidden\":%" PRIu64
+	        ",\"news_forbidden\":%" PRIu64 ",\"news_forged\":%" PRIu64
+	        ",\"news_unverified\":%" PRIu64
 	        ",\"connections\":%u,\"half_open\":%u},\"rss_kb\":%" PRIu64,
 	        v->lag.last_us, v->lag.p99_us, v->lag.max_us, v->lag.slow_callbacks, n->bytes_sent,
 	        n->bytes_received, n->datagrams_sent, n->datagrams_received, n->datagrams_refused,
 	        n->streams_dialled, n->streams_accepted, n->handshakes_failed, n->strangers_refused,
-	        n->messages_dropped, n->news_forbidden, n->connections, n->half_open, v->rss_kb);
+	        n->messages_dropped, n->news_forbidden, n->news_forged, n->news_unverified,
+	        n->connections, n->half_open, v->rss_kb);
 }
 
 /* For an agent that keeps membership and nothing else; a flock has its own words. */

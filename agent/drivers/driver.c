@@ -297,6 +297,9 @@ int driver_new(struct driver **out, const struct driver_config *c, struct err *e
 	d->timer.data = d->lag_timer.data = d;
 	for (int i = 0; i < DRIVER_CONNECTIONS; i++)
 		d->connection[i].fd = -1;
+	uint64_t seed;
+	randombytes_buf(&seed, sizeof seed);
+	verify_init(&d->verify, seed);
 	int rc = aead_measure(&d->ciphers, e);
 	if (rc == 0 && c->learner)
 		rc = driver__open_learner(d, e);

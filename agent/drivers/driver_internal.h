@@ -6,6 +6,7 @@
 #include "agent/drivers/driver.h"
 #include "net/bulk/bulk.h"
 #include "net/bulk/convert.h"
+#include "net/transport/verify_budget.h"
 
 #define DRIVER_LAG_KEPT 512
 #define DRIVER_QUEUED 256    /* events that came inside a step */
@@ -46,6 +47,7 @@ struct driver {
 	struct flock_event queued[DRIVER_QUEUED];
 	int n_queued;
 	int resolving, handles;
+	struct verify_budget verify;
 
 	/* the loop's lateness */
 	uint64_t lag_due_us, lag_last_us, lag_max_us, slow;

@@ -120,22 +120,46 @@ static void learn(struct driver *d, const struct peer_id *id)
 		transport_generation(d->transport, id, v.record.generation);
 }
 
+/* The outcome of one signature. */
+static bool verified(struct driver *d, const struct peer_id *from, int rc, uint64_t began_ns)
+{
+	uint64_t took_us = (uv_hrtime() - began_ns) / 1000;
+	if (verify_done(&d->verify, from, rc == 0, took_us, uv_now(d->c.loop)))
+		transport_expel(d->transport, from, "your news has bad signatures");
+	return rc == 0;
+}
+
+static bool good_update(struct driver *d, const struct peer_id *from, enum gossip_channel channel,
+        const struct gossip_update *u)
+{
+	uint64_t now_ms = uv_now(d->c.loop), began = uv_hrtime();
+	return gossip_wants(driver_gossip(d), u) &&
+	       verify_may(&d->verify, from, channel == CHANNEL_DATAGRAM, now_ms) &&
+	       verified(d, from, wire_verify_update(u), began);
+}
+
+static bool good_sketch(struct driver *d, const struct peer_id *from, const struct member_sketch *s)
+{
+	uint64_t now_ms = uv_now(d->c.loop), began = uv_hrtime();
+	return gossip_wants_sketch(driver_gossip(d), s) &&
+	       verify_may(&d->verify, from, false, now_ms) &&
+	       verified(d, from, wire_verify_sketch(s), began);
+}
+
 static void on_message(void *arg, const struct peer_id *from, const struct peer_addr *address,
         enum gossip_channel channel, struct gossip_message *m)
 {
 	struct driver *d = arg;
-	const struct gossip *g = driver_gossip(d);
 	uint8_t kept = 0;
 	for (int i = 0; i < m->n_updates; i++) {
-		if (!gossip_wants(g, &m->update[i]) || wire_verify_update(&m->update[i]) != 0)
+		if (!good_update(d, from, channel, &m->update[i]))
 			continue;
 		if (kept != i)
 			m->update[kept] = m->update[i];
 		m->update[kept++].ours = false;
 	}
 	m->n_updates = kept;
-	if (m->kind == MESSAGE_SKETCH &&
-	        (!gossip_wants_sketch(g, &m->sketch) || wire_verify_sketch(&m->sketch) != 0))
+	if (m->kind == MESSAGE_SKETCH && !good_sketch(d, from, &m->sketch))
 		return;
 	m->sketch.ours = false;
 	membership(d, (struct gossip_event){.kind = EVENT_RECEIVED,
@@ -232,5 +256,8 @@ struct peer_addr driver_address(const struct driver *d)
 
 struct transport_counters driver_counters(const struct driver *d)
 {
-	return d->transport ? transport_counters(d->transport) : d->counters;
+	struct transport_counters c = d->transport ? transport_counters(d->transport) : d->counters;
+	c.news_forged = d->verify.bad;
+	c.news_unverified = d->verify.left_out;
+	return c;
 }

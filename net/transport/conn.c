@@ -37,6 +37,9 @@ struct write {
 	uint8_t bytes[];
 };
 
+static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf);
+static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf);
+
 static struct conn *of(void *handle)
 {
 	return handle;
@@ -99,6 +102,7 @@ void conn__close(struct conn *c)
 		budget_leave(&c->t->budget, c->slot, false);
 		c->slot = -1;
 	}
+	turn__forget(c);
 	transport__down(c->t, c, was);
 	uv_close((uv_handle_t *)&c->tcp, on_closed);
 }
@@ -214,18 +218,40 @@ static void on_frame(struct conn *c, const struct frame *f)
 		conn__bye(c, WHY_BROKEN, "chunks do not belong on a control connection");
 }
 
-static void read_frames(struct conn *c)
+/* The next whole frame, if there is one and the connection stands after it. */
+static bool read_frame(struct conn *c)
 {
+	struct transport *t = c->t;
 	struct frame f;
 	struct err e = {0};
-	int rc = 0;
-	while (!uv_is_closing((uv_handle_t *)&c->tcp) && (rc = frame_read(&c->reader, &f, &e)) == 1)
+	uint64_t from = uv_hrtime();
+	int rc = frame_read(&c->reader, &f, &e);
+	if (rc == 1)
 		on_frame(c, &f);
 	if (rc < 0) {
-		transport__say(c->t, TRANSPORT_WARN, "a connection was tampered with or broken: %s",
-		        e.msg);
+		transport__say(
+		        t, TRANSPORT_WARN, "a connection was tampered with or broken: %s", e.msg);
 		conn__close(c);
 	}
+	turn__spent(t, uv_hrtime() - from);
+	return rc == 1 && !uv_is_closing((uv_handle_t *)&c->tcp);
+}
+
+static void read_frames(struct conn *c)
+{
+	while (!turn__over(c->t))
+		if (!read_frame(c))
+			return;
+	turn__wait(c);
+}
+
+void conn__resume(struct conn *c)
+{
+	if (read_frame(c))
+		turn__wait(c);
+	else if (!uv_is_closing((uv_handle_t *)&c->tcp) &&
+	         uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) != 0)
+		conn__close(c);
 }
 
 bool conn__put_opening(struct conn *c, enum opening_kind kind, const uint8_t *bytes, size_t len)

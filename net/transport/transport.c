@@ -407,16 +407,17 @@ int transport_new(struct transport **out, const struct transport_config *c, stru
 	}
 	randombytes_buf(key, sizeof key);
 	budget_init(&t->budget, key, uv_now(c->loop));
-	t->listener.data = t->udp.data = t->tick.data = t;
+	t->listener.data = t->udp.data = t->tick.data = t->turn.data = t;
 	int rc = uv_tcp_init(c->loop, &t->listener);
 	rc = rc ? rc : uv_udp_init_ex(c->loop, &t->udp, t->dual_stack ? AF_INET6 : AF_UNSPEC);
 	rc = rc ? rc : uv_timer_init(c->loop, &t->tick);
+	rc = rc ? rc : uv_idle_init(c->loop, &t->turn);
 	if (rc != 0) {
 		links_close(&t->links);
 		free(t);
 		return err_set(e, ERR_SYSTEM, "the event loop: %s", uv_strerror(rc));
 	}
-	t->handles = 3;
+	t->handles = 4;
 	rc = listen_on(t, (const struct sockaddr *)&t->config.listen, e);
 	if (rc == 0 && uv_timer_start(&t->tick, on_tick, TICK_MS, TICK_MS) != 0)
 		rc = err_set(e, ERR_SYSTEM, "the event loop takes no timer");
@@ -431,8 +432,10 @@ int transport_new(struct transport **out, const struct transport_config *c, stru
 void transport__handle_closed(struct transport *t)
 {
 	t->handles--;
-	if (t->closing && t->handles == 1 && !uv_is_closing((uv_handle_t *)&t->tick))
+	if (t->closing && t->handles == 2 && !uv_is_closing((uv_handle_t *)&t->tick)) {
 		uv_close((uv_handle_t *)&t->tick, on_handle_closed);
+		uv_close((uv_handle_t *)&t->turn, on_handle_closed);
+	}
 	if (t->handles > 0 || !t->closing)
 		return;
 	void (*closed_cb)(void *) = t->closed_cb;
@@ -469,6 +472,16 @@ struct peer_addr transport_bound(const struct transport *t)
 void transport_generation(struct transport *t, const struct peer_id *id, uint64_t generation)
 {
 	links_set(t, id, generation);
+}
+
+void transport_expel(struct transport *t, const struct peer_id *id, const char *words)
+{
+	struct conn *c = transport__find(t, id);
+	char text[13];
+	sodium_bin2hex(text, sizeof text, id->bytes, 6);
+	transport__say(t, TRANSPORT_WARN, "the session with %s ends; it is told: %s", text, words);
+	if (c)
+		conn__bye(c, WHY_BROKEN, words);
 }
 
 void transport_recheck(struct transport *t)

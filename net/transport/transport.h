@@ -85,6 +85,9 @@ struct transport_counters {
 	uint64_t messages_dropped; /* of ours: a queue was full */
 	uint32_t connections, half_open;
 	uint64_t news_forbidden; /* about peers that the lists forbid */
+	/* Filled in by whoever verifies: */
+	uint64_t news_forged;     /* with a bad signature */
+	uint64_t news_unverified; /* left out: over a peer's budget */
 };
 
 /* Listens at once. ERR_IO names the address that could not be had. */
@@ -117,6 +120,10 @@ int transport_bulk(
 /* A member's generation, as its record says: datagrams to and from it use it. Also forgets a
  * generation that is over. */
 void transport_generation(struct transport *t, const struct peer_id *id, uint64_t generation);
+
+/* Ends the session with a peer that misbehaves, if there is one, and says why, to it and to the
+ * log. down_cb may be called from within. */
+void transport_expel(struct transport *t, const struct peer_id *id, const char *words);
 
 /* After the lists were read anew: cuts sessions that they forbid. Also after our own generation or
  * address changed. */

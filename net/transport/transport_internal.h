@@ -5,6 +5,7 @@
  *     transport_send.c  what goes out, and where
  *     conn.c            one connection: its bytes, its frames, its end
  *     handshake.c       how it comes to be trusted
+ *     turn.c            how long peers' messages may keep the loop
  *     links.c           datagrams: a sealed link with every member that is known
  *     backoff.c         addresses that failed, and when they may be tried again
  */
@@ -48,10 +49,12 @@ struct conn {
 	bool handed_out; /* a bulk connection of which bulk_cb was told */
 	bool announced;  /* up_cb was called for it */
 	bool ourselves;  /* its other end is one of our own connections */
-	int slot;        /* of the budget, -1: none */
+	bool waiting;    /* for the next turn, see turn.c */
+	struct conn *wait_next;
+	int slot; /* of the budget, -1: none */
 	struct peer_addr remote;
 	struct peer_addrs rest; /* to be dialled if there is no connection here */
-	struct peer_id id; /* proven when up; before, who is expected if wanted */
+	struct peer_id id;      /* proven when up; before, who is expected if wanted */
 	bool expects_id;
 	struct peer_addrs advertised; /* those that can be dialled */
 	bool peer_dialable;
@@ -148,6 +151,10 @@ struct transport {
 	uv_tcp_t listener;
 	uv_udp_t udp;
 	uv_timer_t tick;
+	uv_idle_t turn; /* runs while somebody waits for a turn, and once more */
+	bool turning;
+	struct conn *waiting_first, *waiting_last; /* for the next turn */
+	uint64_t turn_ms, turn_ns; /* which it is, and what messages have taken of it */
 	struct conn *conns;
 	struct conn *chain[CONN_CHAINS];
 	struct budget budget;
@@ -204,6 +211,16 @@ bool conn__put_opening(struct conn *c, enum opening_kind kind, const uint8_t *by
 void conn__hand_out(struct conn *c, const struct peer_id *id, const struct frame_bulk *keys,
         const struct aead *aead);
 void conn__tick(struct conn *c, uint64_t now_ms);
+
+/* Its turn has come again: one frame, then it waits or reads on. */
+void conn__resume(struct conn *c);
+
+/* ---- turn.c */
+
+bool turn__over(struct transport *t);
+void turn__spent(struct transport *t, uint64_t ns); /* by handling a message */
+void turn__wait(struct conn *c);                    /* until the next one */
+void turn__forget(struct conn *c);                  /* it waits no more */
 
 /* ---- handshake.c */
 

@@ -26,6 +26,7 @@ static const struct {
         {"bombs", attack_bombs},
         {"floods", attack_floods},
         {"forge", attack_forge},
+        {"forge-flood", attack_forge_flood},
         {"accuse", attack_accuse},
         {"stall", attack_stall},
         {"other-run", attack_other_run},

@@ -49,6 +49,10 @@ attacks() {
 	hit "messages that are bombs, from an insider" bombs
 	hit "floods, from an insider" floods
 	hit "forged news, from an insider" forge "${id[b1]}" "${id[b2]}"
+	check "three bad signatures are enough" await v -- net.news_forged=3
+	hit "a flood of forged news, from an insider" forge-flood 2
+	check "costs three signatures more" await v -- net.news_forged=6 \
+		'net.news_unverified>=1000'
 	check "the forged are not believed" await v "${bystanders[@]}" -- peers.alive=4 \
 		peers.suspect=0 peers.dead=0 peers.left=0 clock=0
 	local before_noise

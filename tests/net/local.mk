@@ -13,6 +13,7 @@ UNIT_TESTS += \
 	tests/net/test_noise \
 	tests/net/test_transport \
 	tests/net/test_transport_addrs \
+	tests/net/test_verify_budget \
 	tests/net/test_wire \
 	tests/net/test_wire_exchange \
 	tests/net/test_wire_signed \
@@ -29,6 +30,7 @@ tests_net_test_budget_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_datagram_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_frame_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_lists_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
+tests_net_test_verify_budget_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_wire_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_wire_exchange_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_wire_signed_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)

@@ -421,6 +421,77 @@ static void no_exchange_in_datagrams(void **state)
 	pair_close(&p);
 }
 
+/* Each takes a millisecond, or longer. */
+static int turn_messages, turn_most;
+
+static void on_slow_message(void *arg, const struct peer_id *from, const struct peer_addr *address,
+        enum gossip_channel channel, struct gossip_message *m)
+{
+	uint64_t end = uv_hrtime() + 1000000;
+	on_message(arg, from, address, channel, m);
+	if (++turn_messages > turn_most)
+		turn_most = turn_messages;
+	while (uv_hrtime() < end)
+		;
+}
+
+static void on_turn_ends(uv_check_t *h)
+{
+	(void)h;
+	turn_messages = 0;
+}
+
+#define CROWD 60
+
+static bool second_has_all(const struct pair *p)
+{
+	return p->side[1].gossips == CROWD;
+}
+
+/* A peer that says much at once is heard out, but not in one turn of the loop. */
+static void messages_take_2_ms_of_a_turn(void **state)
+{
+	static struct pair p;
+	uv_check_t turns;
+	pair_open(&p, *state);
+	connect_pair(&p, 0);
+	p.side[1].gossips = 0;
+	p.side[1].t->config.callbacks.message_cb = on_slow_message;
+	uv_check_init(&p.loop, &turns);
+	uv_check_start(&turns, on_turn_ends);
+	struct gossip_send s = {.channel = CHANNEL_STREAM,
+	        .addrs = one(transport_bound(p.side[1].t)),
+	        .message = {.kind = MESSAGE_GOSSIP}};
+	turn_most = turn_messages = 0;
+	for (int i = 0; i < CROWD; i++)
+		transport_send(p.side[0].t, &s);
+	assert_true(await(&p, second_has_all));
+	assert_in_range(turn_most, 1, 3);
+	uv_close((uv_handle_t *)&turns, NULL);
+	/* One that waits may end at any time. */
+	for (int i = 0; i < CROWD; i++)
+		transport_send(p.side[0].t, &s);
+	while (!p.side[1].t->waiting_first)
+		uv_run(&p.loop, UV_RUN_ONCE);
+	pair_close(&p);
+}
+
+static bool second_is_down(const struct pair *p)
+{
+	return !p->side[1].t->conns;
+}
+
+static void a_peer_is_expelled_with_a_reason(void **state)
+{
+	static struct pair p;
+	pair_open(&p, *state);
+	transport_expel(p.side[1].t, &p.side[0].identity.id, "nobody is there yet");
+	connect_pair(&p, 0);
+	transport_expel(p.side[1].t, &p.side[0].identity.id, "because");
+	assert_true(await(&p, second_is_down));
+	pair_close(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -438,6 +509,8 @@ int main(void)
 	        cmocka_unit_test(a_post_on_the_loser),
 	        cmocka_unit_test(what_waits_is_bounded),
 	        cmocka_unit_test(no_exchange_in_datagrams),
+	        cmocka_unit_test(messages_take_2_ms_of_a_turn),
+	        cmocka_unit_test(a_peer_is_expelled_with_a_reason),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
