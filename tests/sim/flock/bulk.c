@@ -127,6 +127,8 @@ static void run(struct fsim *w, int i, struct fsim_conn *c)
 		return;
 	}
 	bool state = c->how.use != USE_EXCHANGE;
+	if (state && c->how.transfer.offset != d->how.transfer.offset)
+		fsim_fail(w, "agents %d and %d mean other parts of a state", i, c->with);
 	bool breaks = world_chance(w, w->bulk_break_chance) || !world_reaches(w, i, c->with) ||
 	              world_odd(w, state ? 0.2 : 0.01);
 	uint64_t most = world_odd(w, state ? 0.2 : 0.02) ? (state ? 30000 : 4000) : 300;
@@ -220,9 +222,15 @@ static void receive_exchange(struct fsim *w, int i, const struct fsim_conn *c, u
 		g->staging[p] = c->in[p] - quantised(g->snapshot[p], c->how.transfer.format);
 }
 
-static void receive_state(struct fsim_agent *g, const struct fsim_conn *c, uint64_t n)
+/* What comes goes on where the same state ended, or another one that is near it. */
+static void receive_state(struct fsim *w, int i, const struct fsim_conn *c, uint64_t n)
 {
+	struct fsim_agent *g = &w->agent[i];
 	uint64_t offset = c->how.transfer.offset;
+	if (n > 0 && offset == 0)
+		g->mixes = false;
+	else if (n > 0 && g->from[offset - 1] != c->tag_in && !g->mixes)
+		fsim_fail(w, "agent %d takes the rest of another state", i);
 	memcpy(g->fetched + offset, c->in, n * sizeof(float));
 	for (uint64_t k = 0; k < n; k++)
 		g->from[offset + k] = c->tag_in;
@@ -256,7 +264,7 @@ void bulk_ends(struct fsim *w, int i, int conn, uint32_t op)
 		receive_exchange(w, i, c, n);
 	} else if (use == USE_FETCH) {
 		check_owner(w, i, SLOT_FETCHED, OWNER_TRANSFER, OWNER_NONE);
-		receive_state(g, c, n);
+		receive_state(w, i, c, n);
 	} else
 		g->readers--;
 	e->exchange = c->exchange;

@@ -224,7 +224,7 @@ void check_step(struct fsim *w, int i, const struct flock_event *e)
 	if ((double)v.clock > clock_most(w))
 		fsim_fail(w, "agent %d: the run's clock says %llu, and %llu samples are trained", i,
 		        (unsigned long long)v.clock, (unsigned long long)w->trained);
-	rules_step(w, i, &v);
+	rules_step(w, i, e, &v);
 	check_quarantines(w, i, &v);
 	for (size_t k = 0; k < 64; k++)
 		if (g->memory[g->memory_bytes + k] != 0xa5)
@@ -265,6 +265,8 @@ void check_said(struct fsim *w, int i, const struct flock_say *s)
 		if (s->b >= 2 && liar_gave(w, i) == FSIM_VECTORS * w->params)
 			fsim_fail(w, "agent %d takes a liar's state", i);
 	}
+	if (s->code == SAY_JOIN_OTHER_DONOR)
+		g->mixes = s->flag;
 	if (s->code == SAY_ALL_UNLIKE && i != w->stranger && w->n_faults == 0)
 		fsim_fail(w, "agent %d ends for one stranger", i);
 	if (s->code == SAY_NO_RESULT)
@@ -278,7 +280,7 @@ void check_said(struct fsim *w, int i, const struct flock_say *s)
 		fsim_fail(w, "agent %d: the larger of two flocks follows", i);
 }
 
-static double norm(const struct fsim *w, const float *x, const float *y)
+double check_distance(const struct fsim *w, const float *x, const float *y)
 {
 	double sum = 0;
 	for (int p = 0; p < w->params; p++) {
@@ -294,7 +296,7 @@ static void check_stale(struct fsim *w, int i)
 	float end[FSIM_PARAMS];
 	for (int p = 0; p < w->params; p++)
 		end[p] = toy_optimum(w, p, w->total);
-	double off = norm(w, w->agent[i].result, end), way = norm(w, w->way, NULL);
+	double off = check_distance(w, w->agent[i].result, end), way = check_distance(w, w->way, NULL);
 	/* Flocks that meet just before the end have had no time to come together. */
 	if (w->now_ms < w->together_ms + TOGETHER_MS || w->setup.still || liar_is_odd(w, i))
 		return;
@@ -364,6 +366,7 @@ static bool stranger_can_know(const struct fsim *w)
 void check_end(struct fsim *w)
 {
 	bool knows = w->stranger < 0 || stranger_can_know(w);
+	uint64_t quiet_ms = w->n_faults == 0 ? 0 : w->faults_end_ms + 30000;
 	check_truths(w);
 	/* All together train the run once, and a little more while the news spreads. */
 	if (w->occurred == 0 && knows && (double)w->trained > 1.5 * (double)w->total)
@@ -384,7 +387,7 @@ void check_end(struct fsim *w)
 		}
 		for (int k = 0; k < i; k++) {
 			struct fsim_agent *b = &w->agent[k];
-			double apart = norm(w, a->result, b->result);
+			double apart = check_distance(w, a->result, b->result);
 			uint64_t between = a->exported_ms > b->exported_ms
 			                           ? a->exported_ms - b->exported_ms
 			                           : b->exported_ms - a->exported_ms;
@@ -394,12 +397,11 @@ void check_end(struct fsim *w)
 				continue;
 			if (!a->in_time || !b->in_time || between > 2000 ||
 			        a->exported_fault != b->exported_fault ||
-			        a->exported_ms < w->faults_end_ms + 30000 ||
-			        b->exported_ms < w->faults_end_ms + 30000)
+			        a->exported_ms < quiet_ms || b->exported_ms < quiet_ms)
 				continue;
-			if (apart > AGREE * norm(w, a->result, NULL))
+			if (apart > AGREE * check_distance(w, a->result, NULL))
 				fsim_fail(w, "agents %d and %d finish %.2g of their length apart",
-				        k, i, apart / norm(w, a->result, NULL));
+				        k, i, apart / check_distance(w, a->result, NULL));
 		}
 	}
 }

@@ -99,7 +99,12 @@ struct fsim_rules {
 	double tokens[FSIM_AGENTS]; /* exchanges that each may still begin with us */
 	uint64_t tokens_ms[FSIM_AGENTS];
 	uint8_t phase;
+	uint8_t state; /* of its exchange, before this event */
 	bool alone, stale, was_stale, joined, gave_up;
+	struct {
+		uint64_t exchange; /* 0: free */
+		uint64_t since_ms;
+	} aside[EXCHANGE_ASIDE_MAX]; /* unsettled: its end is to be told */
 };
 
 struct fsim_agent {
@@ -144,6 +149,7 @@ struct fsim_agent {
 	uint32_t exported_fault; /* how many faults had begun or ended by then */
 	uint8_t phase;
 	bool joins;         /* it has said so, and has to do it */
+	bool mixes;         /* two donors' parameters, and has said that they are near */
 	bool may_join;      /* it has said why */
 	bool finished;      /* in this life */
 	bool was_full;      /* its disk, in this life */
@@ -188,6 +194,9 @@ struct fsim_fault {
 	int who;
 	uint64_t from_ms, to_ms; /* equal where there is nothing to end */
 };
+
+/* Where agents begin that do not train. */
+enum fsim_still { STILL_NONE, STILL_RANDOM, STILL_LINE, STILL_ROUNDED, STILL_TWO };
 
 struct fsim_setup {
 	uint64_t seed;
@@ -275,6 +284,7 @@ struct fsim_result fsim_seed(const struct fsim_setup *s);
 void fsim_result_add(struct fsim_result *sum, const struct fsim_result *r);
 void fsim_fail(struct fsim *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void fsim_trace(struct fsim *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+enum fsim_still fsim_still_kind(const struct fsim *w);
 const char *fsim_fault_name(int kind);  /* FSIM_FAULT_KINDS: "none" */
 const char *fsim_event_name(int event); /* of enum flock_event_kind */
 
@@ -329,11 +339,13 @@ void check_adopts(struct fsim *w, int i);
 void check_trains(struct fsim *w, int i);
 void check_left(struct fsim *w, int i);
 void check_said(struct fsim *w, int i, const struct flock_say *s);
+double check_distance(const struct fsim *w, const float *x, const float *y); /* NULL: 0 */
 void check_end(struct fsim *w);
 
 /* rules.c */
 void rules_start(struct fsim *w, int i, const struct flock_config *c);
-void rules_step(struct fsim *w, int i, const struct flock_view *v);
+void rules_step(
+        struct fsim *w, int i, const struct flock_event *e, const struct flock_view *v);
 void rules_sent(struct fsim *w, int i, int to, const struct exchange_message *m);
 
 /* liar.c */

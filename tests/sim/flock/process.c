@@ -11,6 +11,8 @@ static struct flock_config config_of(struct fsim *w, int i)
 {
 	struct fsim_agent *a = &w->agent[i];
 	const struct fsim_checkpoint *c = &a->disk.now;
+	enum fsim_still kind = fsim_still_kind(w);
+	bool rounds = kind == STILL_ROUNDED || (kind != STILL_TWO && w->setup.seed / 2 % 2);
 	struct flock_config f = {.learner = true,
 	        .alone = i == 0 && a->life == 1,
 	        .manifest = w->manifest,
@@ -19,7 +21,7 @@ static struct flock_config config_of(struct fsim *w, int i)
 	        .evaluates = w->setup.seed % 2,
 	        .resumed = c->there,
 	        .peer_rate = w->peer_rate,
-	        .format = (uint8_t)(w->setup.seed / 2 % 2),
+	        .format = rounds,
 	        .n_formats = 2,
 	        .exchange_bytes = {4 * (uint64_t)w->params, 2 * (uint64_t)w->params},
 	        .beta = 0.5f,

@@ -17,6 +17,8 @@
 #define CONN_MS 60000  /* the longest life of a connection that nobody uses */
 #define BACKOFF_MS 500 /* the shortest */
 #define OFFER_MS 4200
+#define SETTLE_MS 30000
+#define NEAR 0.9e-4 /* of its length: a little nearer than what the core takes for near */
 #define LENIENT 1.3 /* the core looks at the clock ten times a second only */
 
 static struct fsim_rules *rules_of(struct fsim *w, int i)
@@ -75,6 +77,9 @@ static void said_exchange(struct fsim *w, int i, const struct exchange_result *x
 	if (w->n_faults == 0 && (x->outcome == OUTCOME_TIMEOUT || x->outcome == OUTCOME_ONE_SIDED))
 		fsim_fail(w, "agent %d: an exchange with %d is %s, and nothing was wrong", i, with,
 		        exchange_outcome_text(x->outcome));
+	if ((x->code == ERR_INVALID || x->code == ERR_MISMATCH) &&
+	        x->distance < NEAR * check_distance(w, w->agent[i].toy.x, NULL))
+		fsim_fail(w, "agent %d accuses %d, which is where it is itself", i, with);
 	if (x->outcome == OUTCOME_CROSSED && memcmp(&w->agent[i].id, &x->peer, sizeof x->peer) < 0)
 		fsim_fail(w, "agent %d gives way to the higher id", i);
 }
@@ -200,7 +205,60 @@ static void check_waits(struct fsim *w, int i, const struct flock_view *v)
 		fsim_fail(w, "agent %d keeps the place of an unsettled exchange", i);
 }
 
-void rules_step(struct fsim *w, int i, const struct flock_view *v)
+/* ---- exchanges that are not settled */
+
+static bool told(const struct fsim *w, uint64_t exchange, bool done)
+{
+	for (int k = 0; k < w->actions.n_says; k++) {
+		const struct flock_say *s = &w->actions.say[k];
+		if (s->code == SAY_EXCHANGE && s->result->exchange == exchange &&
+		        (!done || s->result->outcome == OUTCOME_EXCHANGED))
+			return true;
+	}
+	return false;
+}
+
+/* Who hears that its partner has applied applies, or has. */
+static void check_follows(
+        struct fsim *w, int i, const struct flock_event *e, const struct flock_view *v)
+{
+	const struct fsim_rules *r = rules_of(w, i);
+	const struct exchange_message *m = e->message;
+	if (e->kind != FLOCK_EVENT_MESSAGE || r->state < EXCHANGE_COMMITTED ||
+	        m->exchange != r->exchange || v->phase == FLOCK_LEAVING)
+		return;
+	bool applied = m->kind == EXCHANGE_ACK ||
+	               (m->kind == EXCHANGE_SETTLE && m->settlement == SETTLE_APPLIED);
+	if (applied && v->exchange_state != EXCHANGE_APPLYING && !told(w, m->exchange, true))
+		fsim_fail(w, "agent %d does not follow %d, which has moved", i,
+		        world_find(w, &e->peer));
+}
+
+/* What is put aside ends, too. */
+static void check_aside(struct fsim *w, int i, const struct flock_view *v)
+{
+	struct fsim_rules *r = rules_of(w, i);
+	bool slept = w->now_ms - r->at_ms > SLEPT_MS;
+	bool put = r->state == EXCHANGE_UNSETTLED && v->exchange_state < EXCHANGE_COMMITTED &&
+	           !told(w, r->exchange, false);
+	for (int k = 0; k < EXCHANGE_ASIDE_MAX; k++) {
+		if (put && r->aside[k].exchange == 0) {
+			r->aside[k].exchange = r->exchange;
+			r->aside[k].since_ms = w->now_ms;
+			put = false;
+		}
+		if (slept)
+			r->aside[k].since_ms = w->now_ms;
+		if (told(w, r->aside[k].exchange, false))
+			r->aside[k].exchange = 0;
+		if (r->aside[k].exchange != 0 && v->phase != FLOCK_LEAVING &&
+		        w->now_ms - r->aside[k].since_ms > SETTLE_MS + SLEPT_MS)
+			fsim_fail(w, "agent %d never tells how an exchange ended", i);
+	}
+	r->state = (uint8_t)v->exchange_state;
+}
+
+void rules_step(struct fsim *w, int i, const struct flock_event *e, const struct flock_view *v)
 {
 	struct fsim_rules *r = rules_of(w, i);
 	uint64_t own = flock_samples(w->agent[i].core);
@@ -210,6 +268,8 @@ void rules_step(struct fsim *w, int i, const struct flock_view *v)
 		        (unsigned long long)r->samples, (unsigned long long)own);
 	r->samples = own;
 	check_waits(w, i, v);
+	check_follows(w, i, e, v);
+	check_aside(w, i, v);
 	follow(w, i, v);
 	for (int k = 0; k < w->actions.n_says; k++) {
 		const struct flock_say *s = &w->actions.say[k];

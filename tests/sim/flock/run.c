@@ -34,6 +34,12 @@ void fsim_trace(struct fsim *w, const char *fmt, ...)
 	printf("\n");
 }
 
+enum fsim_still fsim_still_kind(const struct fsim *w)
+{
+	static const enum fsim_still kinds[] = {STILL_RANDOM, STILL_LINE, STILL_ROUNDED, STILL_TWO};
+	return w->setup.still ? kinds[w->setup.seed % 4] : STILL_NONE;
+}
+
 static void open_agents(struct fsim *w)
 {
 	for (int i = 0; i < w->n; i++) {
@@ -59,6 +65,10 @@ static void open_world(struct fsim *w, const struct fsim_setup *s)
 	rng_seed(&w->noise, s->seed, 12);
 	bool slow = world_chance(w, 0.2); /* a long run of a few: news have time to spread */
 	w->n = (int)world_between(w, 2, slow ? 4 : world_chance(w, 0.1) ? FSIM_AGENTS : 6);
+	if (fsim_still_kind(w) == STILL_ROUNDED) /* few merge in a few rounds */
+		w->n = (int)world_between(w, 2, 3);
+	if (fsim_still_kind(w) == STILL_TWO) /* those who met meet others before they meet again */
+		w->n = (int)world_between(w, 12, FSIM_AGENTS);
 	if (s->n > 0)
 		w->n = s->n;
 	w->params = (int)world_between(w, 8, FSIM_PARAMS);

@@ -83,6 +83,8 @@ void script_draw(struct fsim *w)
 	w->n_faults = (int)world_between(w, 0, FSIM_FAULTS - 1);
 	if (w->setup.only >= 0)
 		w->n_faults = 3;
+	if (fsim_still_kind(w) >= STILL_ROUNDED)
+		w->n_faults = 0;
 	for (int i = 0; i < w->n_faults; i++) {
 		struct fsim_fault *f = &w->fault[i];
 		f->kind = (uint8_t)rng_below(&w->rng, FSIM_FAULT_KINDS);

@@ -12,6 +12,22 @@
 #define MOMENTUM 0.9f
 #define NOISE 0.3
 
+/* How far from the initial weights an agent begins that does not train. */
+static float off(struct fsim *w, int i, int p)
+{
+	static const float places[] = {0, 2, 3, 1};
+	switch (fsim_still_kind(w)) {
+	case STILL_LINE: /* means of some can be the place of another */
+		return places[i % 4] / 20 * w->way[p];
+	case STILL_ROUNDED: /* bf16 tells no difference; 1 is half way between two of its numbers */
+		return world_chance(w, 0.5) ? 0.0035f * w->initial[p] : 0;
+	case STILL_TWO: /* are as far from the others' place, which is the mean */
+		return i < 2 ? (i == 0 ? 0.4f : -0.4f) * w->way[p] : 0;
+	default:
+		return (float)(0.02 * rng_normal(&w->rng));
+	}
+}
+
 void toy_open(struct fsim *w, int i, const struct fsim_checkpoint *from)
 {
 	struct fsim_toy *t = &w->agent[i].toy;
@@ -20,12 +36,8 @@ void toy_open(struct fsim *w, int i, const struct fsim_checkpoint *from)
 	t->turn = turn + 1;
 	t->step_ms = step_ms;
 	memcpy(t->x, w->initial, sizeof t->x);
-	/* Of every other seed on a line, where means of some can be the place of another. */
-	static const float places[] = {0, 2, 3, 1};
-	float place = places[i % 4] / 20;
 	for (int p = 0; p < w->params && w->setup.still; p++) {
-		t->x[p] +=
-		        w->setup.seed % 2 ? place * w->way[p] : (float)(0.02 * rng_normal(&w->rng));
+		t->x[p] += off(w, i, p);
 		w->sum[p] += (double)t->x[p];
 	}
 	if (!from->there)
