@@ -34,6 +34,8 @@ _Static_assert(AEAD_OFFER_MAX >= 3, "our own ciphers must fit into an offer");
 	X(DATAGRAM_WINDOW, 1024, "datagrams that may overtake one and leave it acceptable") \
 	X(DATAGRAM_SAME_HINT, 4, "senders that may share a hint")                           \
 	X(BUDGET_SLOTS, 256, "connections that have not proved the flock's key")            \
+	X(BUDGET_SLOTS_KNOWN, 64, "more of them, from where agents proved themselves")      \
+	X(BUDGET_KNOWN, 512, "addresses where agents proved themselves")                    \
 	X(BUDGET_SLOTS_PREFIX, 32, "the same of one address (IPv6: of one /64)")            \
 	X(BUDGET_BYTES, 4096, "bytes read from a connection before it has proved itself")   \
 	X(BUDGET_HANDSHAKE_MS, 5000, "milliseconds for a whole handshake")                  \
@@ -77,7 +79,9 @@ _Static_assert(2 * (OPENING_BYTES_MAX + 3) <= BUDGET_BYTES, "an honest handshake
 _Static_assert(FRAME_CHUNK_MAX < 1 << 24, "a frame's length has 24 bits");
 _Static_assert(DATAGRAM_WINDOW % 64 == 0, "the window is made of words");
 _Static_assert(BUDGET_SLOTS_PREFIX < BUDGET_SLOTS, "one address must not hold every slot");
-_Static_assert(BUDGET_SLOTS < BUDGET_ADDRESSES, "there is always an address that may be forgotten");
+_Static_assert(BUDGET_SLOTS_PREFIX < BUDGET_SLOTS_KNOWN, "alike");
+_Static_assert(BUDGET_SLOTS + BUDGET_SLOTS_KNOWN + BUDGET_KNOWN < BUDGET_ADDRESSES,
+        "there is always an address that may be forgotten");
 _Static_assert(BUDGET_BURST < BUDGET_BURST_ALL && BUDGET_RATE < BUDGET_RATE_ALL, "a share");
 _Static_assert(
         BUDGET_DH_BURST < BUDGET_DH_BURST_ALL && BUDGET_DH_RATE < BUDGET_DH_RATE_ALL, "a share");

@@ -5,12 +5,13 @@
  *     addresses  an array; found by a keyed hash and a chain; in a list by last use
  *     purses     two for each address, two for all; they fill with time up to a burst
  *
- * When all addresses are taken the least recently used that holds no slot is forgotten; there is
- * one, as there are fewer slots than addresses. Forgetting refills a purse: somebody with thousands
- * of addresses gains by that, and meets the purses of all instead.
+ * When all addresses are taken the least recently used that holds no slot and is not known is
+ * forgotten; there is one, as there are fewer slots and known ones than addresses. Forgetting
+ * refills a purse: somebody with thousands of addresses gains by that, and meets the purses of all
+ * instead.
  *
- * At worst strangers use up the whole budget of strangers: newcomers then wait, but established
- * connections are not affected. */
+ * At worst strangers use up the purses of all: handshakes of newcomers then wait, but neither
+ * established connections are affected nor those from known addresses. */
 #include "net/transport/budget.h"
 
 #include <assert.h>
@@ -20,8 +21,9 @@
 #define NONE UINT16_MAX
 #define MILLI 1000u
 
-_Static_assert(BUDGET_ADDRESSES < NONE && BUDGET_SLOTS < NONE, "indices of 16 bits");
+_Static_assert(BUDGET_ADDRESSES < NONE && BUDGET_SLOTS_ALL < NONE, "indices of 16 bits");
 _Static_assert((BUDGET_CHAINS & (BUDGET_CHAINS - 1)) == 0, "a mask");
+_Static_assert((BUDGET_CROWDS & (BUDGET_CROWDS - 1)) == 0, "a mask");
 
 static const char *const texts[BUDGET_VERDICTS] = {
         [BUDGET_OK] = "allowed",
@@ -90,13 +92,27 @@ static void prefix_of(const struct peer_addr *a, uint64_t out[2])
 	memcpy(&out[1], ip, n);
 }
 
-static uint16_t *chain_of(struct budget *b, const uint64_t prefix[2])
+static uint32_t hash(const struct budget *b, const uint64_t prefix[2])
 {
 	uint8_t h[crypto_shorthash_BYTES];
 	uint32_t n;
 	crypto_shorthash(h, (const uint8_t *)prefix, 16, b->key);
 	memcpy(&n, h, sizeof n);
-	return &b->chain[n & (BUDGET_CHAINS - 1)];
+	return n;
+}
+
+static uint16_t *chain_of(struct budget *b, const uint64_t prefix[2])
+{
+	return &b->chain[hash(b, prefix) & (BUDGET_CHAINS - 1)];
+}
+
+/* Who goes together when slots are needed: an IPv4 /24, an IPv6 /64, by its hash. */
+static uint16_t crowd_of(const struct budget *b, const struct budget_address *a)
+{
+	uint64_t wide[2] = {a->prefix[0], a->prefix[1]};
+	if (wide[0] == 4)
+		((uint8_t *)&wide[1])[3] = 0;
+	return (uint16_t)(hash(b, wide) & (BUDGET_CROWDS - 1));
 }
 
 static void lru_unlink(struct budget *b, uint16_t i)
@@ -131,7 +147,7 @@ static uint16_t make_room(struct budget *b)
 	if (b->n_addresses < BUDGET_ADDRESSES)
 		return b->n_addresses++;
 	uint16_t i = b->lru_first;
-	while (b->address[i].slots > 0)
+	while (b->address[i].slots > 0 || b->address[i].known)
 		i = b->address[i].lru_next;
 	forget(b, i);
 	return i;
@@ -170,53 +186,78 @@ void budget_init(struct budget *b, const uint8_t key[16], uint64_t now_ms)
 	b->dhs = (struct budget_purse){(uint64_t)BUDGET_DH_BURST_ALL * MILLI, now_ms};
 	for (int i = 0; i < BUDGET_CHAINS; i++)
 		b->chain[i] = NONE;
-	for (uint16_t i = 0; i < BUDGET_SLOTS; i++)
-		b->slot[i].next = i + 1 < BUDGET_SLOTS ? (uint16_t)(i + 1) : NONE;
+	for (uint16_t i = 0; i < BUDGET_SLOTS_ALL; i++)
+		b->slot[i].next = i + 1 < BUDGET_SLOTS_ALL ? (uint16_t)(i + 1) : NONE;
 	b->slot_first = b->slot_last = b->lru_first = b->lru_last = NONE;
+}
+
+static bool is_full(const struct budget *b, bool known)
+{
+	return known ? b->n_known_slots == BUDGET_SLOTS_KNOWN
+	             : b->n_slots - b->n_known_slots == BUDGET_SLOTS;
+}
+
+int budget_gives_way(struct budget *b, const struct peer_addr *from, uint64_t now_ms)
+{
+	uint16_t k = find_address(b, from, now_ms), most = 0;
+	const struct budget_address *a = &b->address[k];
+	bool of_address = a->slots == BUDGET_SLOTS_PREFIX;
+	int best = -1;
+	if (!of_address && !is_full(b, a->known))
+		return -1;
+	/* The oldest comes first. */
+	for (uint16_t i = b->slot_first; i != NONE; i = b->slot[i].next) {
+		const struct budget_slot *s = &b->slot[i];
+		if (of_address && s->address == k)
+			return i;
+		if (of_address || s->known != a->known || b->crowd[s->known][s->crowd] <= most)
+			continue;
+		best = i;
+		most = b->crowd[s->known][s->crowd];
+	}
+	return best;
 }
 
 enum budget_verdict budget_enter(
         struct budget *b, const struct peer_addr *from, uint64_t now_ms, int *slot)
 {
 	*slot = -1;
-	if (b->slot_free == NONE)
-		return refuse(b, BUDGET_NO_SLOT);
 	uint16_t k = find_address(b, from, now_ms);
 	struct budget_address *a = &b->address[k];
+	if (is_full(b, a->known))
+		return refuse(b, BUDGET_NO_SLOT);
 	if (a->slots == BUDGET_SLOTS_PREFIX)
 		return refuse(b, BUDGET_NO_SLOT_ADDRESS);
-	if (!purse_has(&a->handshakes, BUDGET_RATE, BUDGET_BURST, now_ms))
-		return refuse(b, BUDGET_RATE_ADDRESS);
-	if (!purse_has(&b->handshakes, BUDGET_RATE_ALL, BUDGET_BURST_ALL, now_ms))
-		return refuse(b, BUDGET_RATE_OVERALL);
-	a->handshakes.level -= MILLI;
-	b->handshakes.level -= MILLI;
 	a->slots++;
 
 	uint16_t i = b->slot_free;
 	struct budget_slot *s = &b->slot[i];
 	b->slot_free = s->next;
 	*s = (struct budget_slot){.used = true,
+	        .known = a->known,
 	        .address = k,
+	        .crowd = crowd_of(b, a),
 	        .deadline_ms = now_ms + BUDGET_HANDSHAKE_MS,
 	        .prev = b->slot_last,
 	        .next = NONE};
 	*(b->slot_last == NONE ? &b->slot_first : &b->slot[b->slot_last].next) = i;
 	b->slot_last = i;
 	b->n_slots++;
+	b->n_known_slots += s->known;
+	b->crowd[s->known][s->crowd]++;
 	*slot = i;
 	return BUDGET_OK;
 }
 
 static struct budget_slot *slot_at(struct budget *b, int slot)
 {
-	assert(slot >= 0 && slot < BUDGET_SLOTS && b->slot[slot].used);
+	assert(slot >= 0 && slot < BUDGET_SLOTS_ALL && b->slot[slot].used);
 	return &b->slot[slot];
 }
 
 size_t budget_bytes_left(const struct budget *b, int slot)
 {
-	assert(slot >= 0 && slot < BUDGET_SLOTS && b->slot[slot].used);
+	assert(slot >= 0 && slot < BUDGET_SLOTS_ALL && b->slot[slot].used);
 	return BUDGET_BYTES - b->slot[slot].bytes;
 }
 
@@ -231,6 +272,21 @@ enum budget_verdict budget_bytes(struct budget *b, int slot, size_t n, uint64_t 
 	return BUDGET_OK;
 }
 
+enum budget_verdict budget_handshake(struct budget *b, int slot, uint64_t now_ms)
+{
+	struct budget_slot *s = slot_at(b, slot);
+	struct budget_address *a = &b->address[s->address];
+	assert(!s->paid);
+	if (!purse_has(&a->handshakes, BUDGET_RATE, BUDGET_BURST, now_ms))
+		return refuse(b, BUDGET_RATE_ADDRESS);
+	if (!s->known && !purse_has(&b->handshakes, BUDGET_RATE_ALL, BUDGET_BURST_ALL, now_ms))
+		return refuse(b, BUDGET_RATE_OVERALL);
+	a->handshakes.level -= MILLI;
+	b->handshakes.level -= s->known ? 0 : MILLI;
+	s->paid = true;
+	return BUDGET_OK;
+}
+
 enum budget_verdict budget_dh(struct budget *b, int slot, uint64_t now_ms)
 {
 	struct budget_slot *s = slot_at(b, slot);
@@ -240,10 +296,10 @@ enum budget_verdict budget_dh(struct budget *b, int slot, uint64_t now_ms)
 		return refuse(b, BUDGET_TIME_OVER);
 	if (!purse_has(&a->dhs, BUDGET_DH_RATE, BUDGET_DH_BURST, now_ms))
 		return refuse(b, BUDGET_DH_ADDRESS);
-	if (!purse_has(&b->dhs, BUDGET_DH_RATE_ALL, BUDGET_DH_BURST_ALL, now_ms))
+	if (!s->known && !purse_has(&b->dhs, BUDGET_DH_RATE_ALL, BUDGET_DH_BURST_ALL, now_ms))
 		return refuse(b, BUDGET_DH_OVERALL);
 	a->dhs.level -= MILLI;
-	b->dhs.level -= MILLI;
+	b->dhs.level -= s->known ? 0 : MILLI;
 	s->dh = true;
 	return BUDGET_OK;
 }
@@ -253,19 +309,40 @@ void budget_leave(struct budget *b, int slot, bool proved)
 	struct budget_slot *s = slot_at(b, slot);
 	struct budget_address *a = &b->address[s->address];
 	a->slots--;
-	if (proved) {
+	if (proved && s->paid) {
 		purse_return(&a->handshakes);
-		purse_return(&b->handshakes);
-		if (s->dh) {
-			purse_return(&a->dhs);
+		if (!s->known)
+			purse_return(&b->handshakes);
+	}
+	if (proved && s->dh) {
+		purse_return(&a->dhs);
+		if (!s->known)
 			purse_return(&b->dhs);
-		}
 	}
 	*(s->prev == NONE ? &b->slot_first : &b->slot[s->prev].next) = s->next;
 	*(s->next == NONE ? &b->slot_last : &b->slot[s->next].prev) = s->prev;
+	b->n_known_slots -= s->known;
+	b->crowd[s->known][s->crowd]--;
 	*s = (struct budget_slot){.next = b->slot_free};
 	b->slot_free = (uint16_t)slot;
 	b->n_slots--;
+}
+
+void budget_known(struct budget *b, const struct peer_addr *at, uint64_t now_ms)
+{
+	struct budget_address *a = &b->address[find_address(b, at, now_ms)];
+	if (a->known)
+		return;
+	a->known = true;
+	if (b->n_known < BUDGET_KNOWN) {
+		b->n_known++;
+		return;
+	}
+	/* The one longest not seen; this one is the last in that order. */
+	uint16_t i = b->lru_first;
+	while (!b->address[i].known)
+		i = b->address[i].lru_next;
+	b->address[i].known = false;
 }
 
 /* All handshakes get the same time, so the first that came is the first that is due. */

@@ -364,12 +364,17 @@ void conn__accept(struct transport *t)
 	c->remote = peer_addr_from((struct sockaddr *)&s);
 	c->state = CONN_OPENING;
 	t->counters.streams_accepted++;
+	int crowded;
+	while ((crowded = budget_gives_way(&t->budget, &c->remote, transport__now(t))) >= 0) {
+		t->counters.strangers_refused++;
+		conn__close(t->half_open[crowded]);
+	}
 	if (budget_enter(&t->budget, &c->remote, transport__now(t), &c->slot) != BUDGET_OK) {
 		c->slot = -1;
-		t->counters.strangers_refused++;
 		conn__close(c);
 		return;
 	}
+	t->half_open[c->slot] = c;
 	prepare_socket(c);
 	if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) != 0)
 		conn__close(c);

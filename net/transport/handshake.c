@@ -193,6 +193,7 @@ static void finish(struct conn *c)
 		budget_leave(&c->t->budget, c->slot, true);
 	c->slot = -1;
 	frame_session(c->session, c->exporter);
+	budget_known(&c->t->budget, &c->remote, transport__now(c->t));
 	c->state = CONN_UP;
 	c->up_ms = transport__now(c->t);
 	if (c->initiator)
@@ -235,7 +236,8 @@ static void listener_opening(struct conn *c, const uint8_t *bytes, size_t len)
 {
 	struct wire_message m, answer;
 	if (c->secret < 0) {
-		if (read_first(c, bytes, len, &m) != 0 || m.kind != WIRE_HELLO ||
+		if (budget_handshake(&c->t->budget, c->slot, transport__now(c->t)) != BUDGET_OK ||
+		        read_first(c, bytes, len, &m) != 0 || m.kind != WIRE_HELLO ||
 		        budget_dh(&c->t->budget, c->slot, transport__now(c->t)) != BUDGET_OK) {
 			c->t->counters.handshakes_failed++;
 			conn__close(c);

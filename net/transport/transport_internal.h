@@ -158,6 +158,7 @@ struct transport {
 	struct conn *conns;
 	struct conn *chain[CONN_CHAINS];
 	struct budget budget;
+	struct conn *half_open[BUDGET_SLOTS_ALL]; /* by slot, while it is used */
 	struct backoff backoff;
 	struct links links;
 	struct transport_counters counters;

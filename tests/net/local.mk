@@ -12,6 +12,7 @@ UNIT_TESTS += \
 	tests/net/test_lists \
 	tests/net/test_noise \
 	tests/net/test_transport \
+	tests/net/test_strangers \
 	tests/net/test_transport_addrs \
 	tests/net/test_verify_budget \
 	tests/net/test_wire \

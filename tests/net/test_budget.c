@@ -40,7 +40,8 @@ static enum budget_verdict once(struct peer_addr a, bool dh, bool proved)
 	enum budget_verdict v = enter(a, &slot);
 	if (v != BUDGET_OK)
 		return v;
-	if (dh)
+	v = budget_handshake(&b, slot, now);
+	if (v == BUDGET_OK && dh)
 		v = budget_dh(&b, slot, now);
 	budget_leave(&b, slot, proved);
 	return v;
@@ -192,6 +193,7 @@ static void test_addresses_are_forgotten(void **state)
 	int kept, slot;
 	(void)state;
 	assert_int_equal(enter(v4(1), &kept), BUDGET_OK);
+	assert_int_equal(budget_handshake(&b, kept, now), BUDGET_OK);
 	for (int i = 0; i < BUDGET_BURST - 1; i++)
 		assert_int_equal(once(v4(1), false, false), BUDGET_OK);
 	for (int i = 0; i < BUDGET_BURST; i++)
@@ -219,7 +221,7 @@ static void test_addresses_are_forgotten(void **state)
 /* Anything in any order: the books stay in balance. */
 static void test_random_life(void **state)
 {
-	int held[BUDGET_SLOTS], n = 0;
+	int held[BUDGET_SLOTS_ALL], n = 0;
 	struct rng r;
 	uint64_t served = 0;
 	(void)state;
@@ -235,13 +237,28 @@ static void test_random_life(void **state)
 		}
 		if (rng_below(&r, 2) && n > 0) {
 			int k = (int)rng_below(&r, (uint64_t)n);
-			budget_leave(&b, held[k], rng_below(&r, 2));
+			if (!b.slot[held[k]].paid && rng_below(&r, 2))
+				(void)budget_handshake(&b, held[k], now);
+			bool proved = rng_below(&r, 2);
+			struct peer_addr at = v4((unsigned)rng_below(&r, 1000));
+			if (proved)
+				budget_known(&b, &at, now);
+			budget_leave(&b, held[k], proved);
 			held[k] = held[--n];
 		} else {
 			int slot;
 			unsigned from = (unsigned)rng_below(&r, rng_below(&r, 2) ? 5 : 3000);
+			struct peer_addr at = v4(from);
+			for (int s;
+			        rng_below(&r, 2) && (s = budget_gives_way(&b, &at, now)) >= 0;) {
+				int k = 0;
+				while (held[k] != s)
+					k++;
+				held[k] = held[--n];
+				budget_leave(&b, s, false);
+			}
 			if (enter(v4(from), &slot) == BUDGET_OK) {
-				assert_true(n < BUDGET_SLOTS);
+				assert_true(n < BUDGET_SLOTS_ALL);
 				held[n++] = slot;
 				served++;
 			}
@@ -253,7 +270,74 @@ static void test_random_life(void **state)
 		budget_leave(&b, held[--n], false);
 	for (int i = 0; i < BUDGET_ADDRESSES; i++)
 		assert_int_equal(b.address[i].slots, 0);
+	for (int i = 0; i < BUDGET_CROWDS; i++)
+		assert_true(b.crowd[0][i] == 0 && b.crowd[1][i] == 0);
+	assert_true(b.n_known == BUDGET_KNOWN && b.n_known_slots == 0);
 	assert_true(budget_deadline(&b) == UINT64_MAX);
+}
+
+/* Lets one in as the transport does; returns how many had to go. */
+static int crowd_in(struct peer_addr a, int *slot)
+{
+	int gone = 0;
+	for (int s; (s = budget_gives_way(&b, &a, now)) >= 0; gone++)
+		budget_leave(&b, s, false);
+	assert_int_equal(enter(a, slot), BUDGET_OK);
+	return gone;
+}
+
+/* Full: of the prefix with most of them the oldest goes. Those with few stay. */
+static void test_crowds_give_way(void **state)
+{
+	int few[3], first = -1, slot;
+	struct peer_addr other = v4(1 << 16), six = v6(9, 1), newcomer = v4(3 << 16);
+	(void)state;
+	assert_int_equal(crowd_in(other, &few[0]), 0);
+	assert_int_equal(crowd_in(six, &few[1]), 0);
+	assert_int_equal(crowd_in(other, &few[2]), 0);
+	/* 16 hosts of one /24 and 16 of another, the second with more connections. */
+	for (unsigned i = 0; i < BUDGET_SLOTS - 3; i++) {
+		unsigned net = i % 5 < 2 ? 7 : 8;
+		assert_int_equal(crowd_in(v4(net << 8 | i % 16), &slot), 0);
+		first = first < 0 && net == 8 ? slot : first;
+	}
+	assert_int_equal(budget_gives_way(&b, &newcomer, now), first);
+	for (unsigned i = 0; i < 1000; i++)
+		assert_int_equal(crowd_in(v4(8 << 8 | i % 16), &slot), 1);
+	assert_int_equal(crowd_in(newcomer, &slot), 1);
+	for (int i = 0; i < 3; i++)
+		assert_true(b.slot[few[i]].used);
+	/* Of one address that has its share: its own oldest. */
+	for (unsigned i = 2; i < BUDGET_SLOTS_PREFIX; i++)
+		(void)crowd_in(other, &slot);
+	assert_int_equal(budget_gives_way(&b, &other, now), few[0]);
+	assert_true(b.slot[few[1]].used);
+}
+
+/* Where an agent has proved itself there is room, whatever strangers elsewhere do. */
+static void test_the_known_have_slots_of_their_own(void **state)
+{
+	int slot;
+	struct peer_addr friend = v4(1), late = v4(2);
+	(void)state;
+	budget_known(&b, &friend, now);
+	for (unsigned i = 0; i < BUDGET_SLOTS; i++)
+		assert_int_equal(crowd_in(v4(i + 10), &slot), 0);
+	for (int i = 0; i < BUDGET_SLOTS_PREFIX; i++) {
+		assert_int_equal(budget_gives_way(&b, &friend, now), -1);
+		assert_int_equal(enter(friend, &slot), BUDGET_OK);
+	}
+	assert_int_equal(b.n_slots, BUDGET_SLOTS + BUDGET_SLOTS_PREFIX);
+	b.handshakes.level = b.dhs.level = 0; /* strangers have used them up */
+	assert_int_equal(budget_handshake(&b, slot, now), BUDGET_OK);
+	assert_int_equal(budget_dh(&b, slot, now), BUDGET_OK);
+	assert_int_equal(crowd_in(late, &slot), 1);
+	assert_int_equal(budget_handshake(&b, slot, now), BUDGET_RATE_OVERALL);
+	/* Strangers from ever new addresses do not make us forget it. */
+	for (unsigned i = 0; i < 3 * BUDGET_ADDRESSES; i++)
+		(void)crowd_in(v4(i << 8), &slot);
+	assert_true(budget_gives_way(&b, &friend, now) >= 0); /* of its own address */
+	assert_int_equal(b.n_known_slots, BUDGET_SLOTS_PREFIX);
 }
 
 static void test_texts(void **state)
@@ -276,6 +360,8 @@ int main(void)
 	        cmocka_unit_test_setup(test_diffie_hellmans, begin),
 	        cmocka_unit_test_setup(test_bytes_and_time, begin),
 	        cmocka_unit_test_setup(test_addresses_are_forgotten, begin),
+	        cmocka_unit_test_setup(test_crowds_give_way, begin),
+	        cmocka_unit_test_setup(test_the_known_have_slots_of_their_own, begin),
 	        cmocka_unit_test_setup(test_random_life, begin),
 	        cmocka_unit_test(test_texts),
 	};
