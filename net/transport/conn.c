@@ -354,6 +354,7 @@ void conn__accept(struct transport *t)
 	struct conn *c = conn_new(t, false);
 	struct sockaddr_storage s;
 	int len = sizeof s;
+	t->accept_owed = !c; /* libuv offers no other connection before this one is taken */
 	if (!c)
 		return;
 	if (uv_accept((uv_stream_t *)&t->listener, (uv_stream_t *)&c->tcp) != 0 ||

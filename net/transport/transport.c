@@ -337,6 +337,8 @@ static void on_tick(uv_timer_t *timer)
 		conn__tick(c, now);
 	}
 	t->counters.half_open = half_open;
+	if (t->accept_owed && !t->closing)
+		conn__accept(t);
 }
 
 static bool has_six(void)

@@ -168,6 +168,7 @@ struct transport {
 	uint32_t said, unsaid;
 	int handles; /* open ones; the last to close frees */
 	bool closing;
+	bool accept_owed; /* there was no memory for a connection that came; the tick tries again */
 	void (*closed_cb)(void *arg);
 	void *closed_arg;
 	uint8_t datagram[65536]; /* where the next one is read */

@@ -32,6 +32,7 @@ tests_net_test_datagram_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_frame_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_lists_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_verify_budget_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
+tests_net_test_strangers_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc
 tests_net_test_wire_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_wire_exchange_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_wire_signed_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)

@@ -56,8 +56,43 @@ static void silent_strangers_hold_nobody_up(void **state)
 	pair_close(&p);
 }
 
+/* ---- no memory */
+
+static int short_of_memory; /* connections for which there is none */
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+	if (size == sizeof(struct conn) && short_of_memory > 0 && short_of_memory-- > 0)
+		return NULL;
+	return __real_calloc(n, size);
+}
+
+static bool was_short(const struct pair *p)
+{
+	(void)p;
+	return short_of_memory == 0;
+}
+
+/* The listener is still there when there is memory again, and takes who has waited. */
+static void a_listener_survives_want_of_memory(void **state)
+{
+	static struct pair p;
+	pair_open(&p, *state);
+	short_of_memory = 2;
+	int fd = come(&p, 0);
+	assert_true(await(&p, was_short));
+	connect_pair(&p, 0);
+	close(fd);
+	pair_close(&p);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(silent_strangers_hold_nobody_up)};
+	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(silent_strangers_hold_nobody_up),
+	        cmocka_unit_test(a_listener_survives_want_of_memory),
+	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
