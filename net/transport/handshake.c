@@ -138,7 +138,8 @@ static bool identify(struct conn *c, const struct wire_hello *h)
 		if (peer_addr_usable(&h->addrs.at[i]))
 			c->advertised.at[c->advertised.n++] = h->addrs.at[i];
 	c->peer_dialable = h->dialable;
-	links_set(c->t, &h->id, h->generation);
+	if (transport__permits(c->t, &h->id))
+		links_set(c->t, &h->id, h->generation, false);
 	return true;
 }
 

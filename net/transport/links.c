@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A datagram link with every member whose generation is known: keys for each of the flock's secrets
  * that we hold, found by id when we send and by the sender's hint when we receive. The
- * Diffie-Hellman is done once for a member; new generations only derive new keys. */
+ * Diffie-Hellman is done once for a member; new generations only derive new keys.
+ *
+ * Links of members that the core has forgotten are used no more, and give way to newer ones. */
 #include "net/transport/transport_internal.h"
 
 #include <sodium.h>
@@ -86,25 +88,55 @@ static void make_keys(struct transport *t, uint32_t i)
 	}
 }
 
-void links_set(struct transport *t, const struct peer_id *id, uint64_t generation)
+static void forget(struct links *l, uint32_t i)
+{
+	uint32_t *at = &l->chain[chain_of(l, &l->link[i].id)];
+	while (*at != i)
+		at = &l->link[*at].next;
+	*at = l->link[i].next;
+	forget_keys(l, i);
+	sodium_memzero(&l->link[i], sizeof l->link[i]);
+}
+
+/* There are as many places as the core holds members, but the core also refuses and forgets, and
+ * whoever proved the secret has said HELLO. */
+static uint32_t make_room(struct links *l)
+{
+	uint32_t oldest = 0;
+	if (l->n < l->max)
+		return l->n++;
+	for (uint32_t i = 1; i < l->n; i++) {
+		const struct peer_link *x = &l->link[i], *y = &l->link[oldest];
+		if (x->member != y->member ? y->member : x->used < y->used)
+			oldest = i;
+	}
+	forget(l, oldest);
+	return oldest;
+}
+
+void links_set(struct transport *t, const struct peer_id *id, uint64_t generation, bool member)
 {
 	struct links *l = &t->links;
 	uint32_t i = find(l, id);
+	uint8_t shared[32];
 	if (i != NO_LINK) {
+		l->link[i].member |= member;
+		l->link[i].used = ++l->clock;
 		if (l->link[i].generation == generation)
 			return;
 		l->link[i].generation = generation;
 		make_keys(t, i);
 		return;
 	}
-	if (l->n == l->max)
-		return; /* as many as the core holds members: it forgets no faster than we */
-	struct peer_link *p = &l->link[l->n];
-	if (datagram_shared(p->shared, identity_sign_secret(t->config.identity), id) != 0)
+	if (datagram_shared(shared, identity_sign_secret(t->config.identity), id) != 0)
 		return; /* not a key: it will be reached by streams, if it can prove itself there */
-	i = l->n++;
+	i = make_room(l);
+	struct peer_link *p = &l->link[i];
+	memcpy(p->shared, shared, sizeof p->shared);
+	sodium_memzero(shared, sizeof shared);
 	p->id = *id;
-	p->used = true;
+	p->member = member;
+	p->used = ++l->clock;
 	p->generation = generation;
 	p->next = l->chain[chain_of(l, id)];
 	l->chain[chain_of(l, id)] = i;
@@ -124,6 +156,7 @@ size_t links_seal(struct transport *t, const struct peer_id *to, const uint8_t *
 	uint32_t i = find(&t->links, to);
 	if (i == NO_LINK || !t->links.link[i].with[0].ready || len > DATAGRAM_PAYLOAD_MAX)
 		return 0;
+	t->links.link[i].used = ++t->links.clock;
 	if (datagram_seal(&t->links.link[i].with[0].link, &t->links.number, payload, len, out) != 0)
 		return 0;
 	return len + DATAGRAM_OVERHEAD;
@@ -145,6 +178,7 @@ bool links_open(struct transport *t, const uint8_t *packet, size_t len, struct p
 				continue;
 			if (datagram_open(&x->link, packet, len, out, out_len) == 0) {
 				*from = p->id;
+				p->used = ++t->links.clock;
 				return true;
 			}
 		}

@@ -473,7 +473,7 @@ struct peer_addr transport_bound(const struct transport *t)
 
 void transport_generation(struct transport *t, const struct peer_id *id, uint64_t generation)
 {
-	links_set(t, id, generation);
+	links_set(t, id, generation, true);
 }
 
 void transport_expel(struct transport *t, const struct peer_id *id, const char *words)

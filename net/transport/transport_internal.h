@@ -89,7 +89,8 @@ struct link_key {
 
 struct peer_link {
 	struct peer_id id;
-	bool used;
+	bool member;   /* known by its record, and not by its HELLO alone */
+	uint64_t used; /* when last, by links.clock */
 	uint64_t generation;
 	uint8_t shared[32];
 	struct link_key with[SECRETS_MAX]; /* one for each of our secrets */
@@ -104,11 +105,14 @@ struct links {
 	struct datagram_table *table; /* in memory */
 	void *memory;                 /* owned */
 	uint64_t number;
+	uint64_t clock; /* counts uses */
 };
 
 int links_init(struct links *l, uint32_t max) MUST_CHECK;
 void links_close(struct links *l);
-void links_set(struct transport *t, const struct peer_id *id, uint64_t generation);
+/* Makes a link, or renews it. Where all places are taken the link that was not used for longest gives
+ * way, and before those of members that of somebody who only said HELLO. */
+void links_set(struct transport *t, const struct peer_id *id, uint64_t generation, bool member);
 void links_renew(struct transport *t); /* our own generation has changed */
 /* The bytes of a sealed datagram, 0: no link. */
 size_t links_seal(struct transport *t, const struct peer_id *to, const uint8_t *payload, size_t len,

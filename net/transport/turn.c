@@ -6,12 +6,12 @@
  * messages of one turn have taken TURN_US, whoever has more to say waits: its socket is not read,
  * and its frames stay in its buffer until the next turn. Nothing is lost; TCP slows the sender.
  *
- *     read ─► frame ─► frame ─► (time is up) ─► waits ─► next turn: a frame for each that waits ─► …
+ *     read ─► frame ─► frame ─► (time is up) ─► waits ─► next turn: a frame for each that waits
  *
  * Those that wait are served in order, one frame at a time, so a flood delays the others by its
  * share only. A turn is libuv's: timers, then those that wait (an idle handle, which also keeps the
- * loop from sleeping), then what can be read. While that handle runs it alone begins a turn, so that
- * reads do not come on top; else a turn is known by the loop's time. */
+ * loop from sleeping), then what can be read. While that handle runs it alone begins a turn, so
+ * that reads do not come on top; else a turn is known by the loop's time. */
 #include "net/transport/transport_internal.h"
 
 static void begin(struct transport *t)

@@ -2,8 +2,8 @@
 /* What the verification of news may cost. A signature costs as much as a thousand look-ups, and who
  * passes on a bad one has not looked at it: agents verify what they pass on. So
  *
- *     - a peer's third bad signature within a minute ends its session, and its news is not heard for
- *       a minute, by whatever way it comes;
+ *     - a peer's third bad signature within a minute ends its session, and its news is not heard
+ *       for a minute, by whatever way it comes;
  *     - a peer has a purse: VERIFY_BURST verifications at once, VERIFY_RATE a second after that;
  *     - datagrams may not wait, so what they bring after VERIFY_TURN_US of verification in one turn
  *       of the loop is left out. Streams wait, see turn.c.

@@ -214,8 +214,8 @@ int attack_forge(struct attack *k)
 }
 
 /* forge-flood SECONDS: forged records as fast as they are taken; when a session is ended, the next
- * one is opened at once. The key is one and the signature is that of another record by it: of random
- * bytes most are refused before the costly part of the verification. */
+ * one is opened at once. The key is one and the signature is that of another record by it: of
+ * random bytes most are refused before the costly part of the verification. */
 int attack_forge_flood(struct attack *k)
 {
 	const struct identity *signer = &k->attacker[5].identity;

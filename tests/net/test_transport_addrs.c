@@ -3,6 +3,8 @@
  * families on one port, or only the one that was asked for. */
 #include "tests/net/transport_pair.h"
 
+#include <sodium.h>
+
 static bool second_has_two_posts(const struct pair *p)
 {
 	return p->side[1].posts == 2;
@@ -123,6 +125,53 @@ static void a_given_host_is_that_host(void **state)
 	pair_close(&p);
 }
 
+/* ---- datagram links */
+
+static struct peer_id new_id(void)
+{
+	struct peer_id id;
+	uint8_t secret[crypto_sign_SECRETKEYBYTES];
+	crypto_sign_keypair(id.bytes, secret);
+	return id;
+}
+
+static bool has_link(struct pair *p, const struct peer_id *id)
+{
+	uint8_t out[GOSSIP_DATAGRAM_BYTES];
+	return links_seal(p->side[0].t, id, (const uint8_t *)"x", 1, out) > 0;
+}
+
+/* Whoever says HELLO gets a link; there is room for eight. Members' outlive those of others, and
+ * those in use outlive those that are not. */
+static void links_give_way(void **state)
+{
+	static struct pair p;
+	struct peer_id member[9];
+	pair_open(&p, *state);
+	struct transport *t = p.side[0].t;
+	for (int i = 0; i < 3; i++) {
+		member[i] = new_id();
+		transport_generation(t, &member[i], 1);
+	}
+	for (int i = 0; i < 40; i++) {
+		struct peer_id stranger = new_id();
+		links_set(t, &stranger, 1, false);
+		assert_true(has_link(&p, &stranger));
+	}
+	for (int i = 3; i < 8; i++) {
+		member[i] = new_id();
+		transport_generation(t, &member[i], 1);
+	}
+	for (int i = 7; i >= 0; i--)
+		assert_true(has_link(&p, &member[i]));
+	member[8] = new_id(); /* the core has forgotten one for it */
+	transport_generation(t, &member[8], 1);
+	assert_true(has_link(&p, &member[8]));
+	assert_true(has_link(&p, &member[0]));
+	assert_false(has_link(&p, &member[7]));
+	pair_close(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -130,6 +179,7 @@ int main(void)
 	        cmocka_unit_test(a_bulk_takes_the_next_address),
 	        cmocka_unit_test(both_families_are_heard),
 	        cmocka_unit_test(a_given_host_is_that_host),
+	        cmocka_unit_test(links_give_way),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
