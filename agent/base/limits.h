@@ -17,6 +17,12 @@
 #define LIMIT_CONTROL_OUT (1u << 20) /* bytes of an answer, or a part of one, that wait */
 #define LIMIT_PEERS_FILE 65536       /* bytes of the file of known peers */
 
+#define LIMIT_LOG_BURST 200        /* lines of one kind, caused by others, at once */
+#define LIMIT_LOG_RATE 2           /* the same, a second */
+#define LIMIT_LOG_DEBUG_BURST 2000 /* the same at level debug */
+#define LIMIT_LOG_DEBUG_RATE 200
+#define LIMIT_LOG_QUIET_MS 10000 /* without such a line: then those left out are told */
+
 #define LIMIT_LAYERS 1024         /* layers of one model */
 #define LIMIT_DIM (1 << 24)       /* one dimension of a tensor */
 #define LIMIT_PARAMS (1ull << 33) /* parameters of one model */

@@ -3,6 +3,11 @@
  * several agents that share a terminal or a file, never mix, and logging works when memory is out.
  * Nothing here can fail in a way that a caller could act on; a log that cannot be written is lost.
  *
+ * No caller waits for whoever reads stderr: a line that does not fit into a pipe, a socket or a
+ * terminal at once is left out, and the next one that fits is preceded by their number. A pipe that
+ * can be written to takes PIPE_BUF bytes, so no line is longer. The descriptor stays as it is: to
+ * make it non-blocking would do so for the shell and everybody who shares it.
+ *
  *     text   03:04:05 warn  heron: checkpoint took 12 s
  *     JSON   {"time":"2026-01-02T03:04:05.678Z","level":"warn","name":"heron","msg":"checkpoint …"}
  *
@@ -11,8 +16,12 @@
 #include "agent/base/log.h"
 
 #include "agent/base/buf.h"
+#include "agent/base/limits.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,10 +39,11 @@ static struct {
 static const char *const level_names[LOG_LEVELS] = {"error", "warn", "info", "debug"};
 static const char *const level_colours[LOG_LEVELS] = {"\033[31m", "\033[33m", "", "\033[2m"};
 
-/* Room for a name and a message of which every byte is escaped, and what stands around them. */
+/* A message of which every byte is escaped does not fit: it is cut. */
+#define LINE_END 32 /* room for what stands behind a message */
 struct line {
 	size_t len;
-	char text[(LOG_LINE_MAX + LOG_NAME_MAX) * BUF__ESCAPE_MAX + 256];
+	char text[PIPE_BUF];
 };
 
 static void put(struct line *l, const char *s)
@@ -49,6 +59,10 @@ static void put_escaped(struct line *l, const char *s)
 {
 	while (*s) {
 		char c[BUF__ESCAPE_MAX + 1];
+		if (l->len + BUF__ESCAPE_MAX + 1 > sizeof l->text - LINE_END) {
+			put(l, "...");
+			return;
+		}
 		if (setup.format == LOG_JSON && (*s == '"' || *s == '\\'))
 			put(l, "\\");
 		c[buf__escape(&s, c)] = '\0';
@@ -114,16 +128,57 @@ bool log_enabled(enum log_level level)
 	return level <= setup.level;
 }
 
-void log_write(enum log_level level, const char *fmt, ...)
+static void form(struct line *l, enum log_level level, const char *msg)
 {
-	if (!log_enabled(level))
-		return;
+	l->len = 0;
+	if (setup.format == LOG_JSON)
+		put_json(l, level, msg);
+	else
+		put_text(l, level, msg);
+	put(l, "\n");
+}
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned long unread; /* lines left out since nobody took them */
+
+/* False: it would have to wait. */
+static bool put_out(const struct line *l)
+{
+	struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+	int n;
+	while ((n = poll(&p, 1, 0)) < 0 && errno == EINTR)
+		;
+	if (n == 0)
+		return false;
+	while (write(STDERR_FILENO, l->text, l->len) < 0 && errno == EINTR)
+		;
+	return true;
+}
+
+static void write_line(enum log_level level, const char *msg)
+{
+	struct line l;
+	pthread_mutex_lock(&lock);
+	if (unread > 0) {
+		char text[96];
+		snprintf(text, sizeof text, "%lu lines of this log were left out: nobody read it",
+		        unread);
+		form(&l, LOG_WARN, text);
+		if (put_out(&l))
+			unread = 0;
+	}
+	if (unread == 0)
+		form(&l, level, msg);
+	if (unread > 0 || !put_out(&l))
+		unread++;
+	pthread_mutex_unlock(&lock);
+}
+
+static void write_args(enum log_level level, const char *fmt, va_list ap)
+{
 	int cause = errno; /* so that a caller may log before it looks at errno */
 	char msg[LOG_LINE_MAX];
-	va_list ap;
-	va_start(ap, fmt);
 	int n = vsnprintf(msg, sizeof msg, fmt, ap);
-	va_end(ap);
 	if (n < 0)
 		snprintf(msg, sizeof msg, "%s", fmt);
 	else if ((size_t)n >= sizeof msg) {
@@ -133,14 +188,95 @@ void log_write(enum log_level level, const char *fmt, ...)
 			end--;
 		memcpy(msg + end, "...", 4);
 	}
-	struct line l;
-	l.len = 0;
-	if (setup.format == LOG_JSON)
-		put_json(&l, level, msg);
-	else
-		put_text(&l, level, msg);
-	put(&l, "\n");
-	while (write(STDERR_FILENO, l.text, l.len) < 0 && errno == EINTR)
-		;
+	write_line(level, msg);
 	errno = cause;
+}
+
+void log_write(enum log_level level, const char *fmt, ...)
+{
+	va_list ap;
+	if (!log_enabled(level))
+		return;
+	va_start(ap, fmt);
+	write_args(level, fmt, ap);
+	va_end(ap);
+}
+
+/* ---- lines that others can cause */
+
+static struct log_rate *flooded; /* those with lines that were left out */
+
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* Whether there is room for a line. */
+static bool fill(struct log_rate *r, enum log_level level, uint64_t now)
+{
+	bool debug = level == LOG_DEBUG;
+	uint64_t rate = debug ? LIMIT_LOG_DEBUG_RATE : LIMIT_LOG_RATE;
+	uint64_t full = 1000ull * (debug ? LIMIT_LOG_DEBUG_BURST : LIMIT_LOG_BURST);
+	uint64_t past = now > r->at_ms ? now - r->at_ms : 0;
+	if (!r->begun || past > full / rate || r->level + past * rate > full)
+		r->level = full;
+	else
+		r->level += past * rate;
+	r->begun = true;
+	r->at_ms = now;
+	return r->level >= 1000;
+}
+
+bool log_rate_take(struct log_rate *r, enum log_level level, uint64_t now)
+{
+	if (!fill(r, level, now)) {
+		r->left_out++;
+		return false;
+	}
+	r->level -= 1000;
+	return true;
+}
+
+static void tell(struct log_rate *r, enum log_level level)
+{
+	if (r->left_out > 0)
+		log_write(level, "left out %u lines like \"%s\"", r->left_out, r->like);
+	r->left_out = 0;
+}
+
+void log_write_limited(struct log_rate *r, enum log_level level, const char *fmt, ...)
+{
+	va_list ap;
+	if (!log_enabled(level))
+		return;
+	if (!log_rate_take(r, level, now_ms())) {
+		r->like = fmt;
+		if (!r->listed) {
+			r->listed = true;
+			r->next = flooded;
+			flooded = r;
+		}
+		return;
+	}
+	tell(r, level);
+	va_start(ap, fmt);
+	write_args(level, fmt, ap);
+	va_end(ap);
+}
+
+void log_left_out(void)
+{
+	uint64_t now = flooded ? now_ms() : 0;
+	for (struct log_rate **at = &flooded, *r = *at; r; r = *at) {
+		/* Ten seconds without one: it is over. */
+		if (r->left_out > 0 && now - r->at_ms < LIMIT_LOG_QUIET_MS) {
+			at = &r->next;
+			continue;
+		}
+		*at = r->next;
+		r->listed = false;
+		tell(r, LOG_WARN);
+	}
 }

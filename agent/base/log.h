@@ -6,6 +6,7 @@
 #define DUNLIN_AGENT_BASE_LOG_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* What is at or above the chosen level (error is the highest) is written. */
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_LEVELS };
@@ -32,5 +33,30 @@ void log_write(enum log_level level, const char *fmt, ...) __attribute__((format
 #define log_warn(...) log_write(LOG_WARN, __VA_ARGS__)
 #define log_info(...) log_write(LOG_INFO, __VA_ARGS__)
 #define log_debug(...) log_write(LOG_DEBUG, __VA_ARGS__)
+
+/* For lines that others can cause, by what they send: each place in the code has a rate, and lines
+ * over it are counted and left out. How many were left out is told before the next line of that
+ * place, or by log_left_out. All of it on one thread, the loop's. */
+struct log_rate {
+	uint64_t level, at_ms; /* thousandths of a line that may be written; when that was so */
+	uint32_t left_out;
+	bool begun, listed;
+	const char *like; /* the form of what was left out */
+	struct log_rate *next;
+};
+
+#define log_limited(level, ...)                                \
+	do {                                                   \
+		static struct log_rate rate_;                  \
+		log_write_limited(&rate_, level, __VA_ARGS__); \
+	} while (0)
+void log_write_limited(struct log_rate *r, enum log_level level, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+
+/* Whether one more line may be written; if not it is counted. */
+bool log_rate_take(struct log_rate *r, enum log_level level, uint64_t now_ms);
+
+/* Tells what was left out where the flood is over. To be called now and then. */
+void log_left_out(void);
 
 #endif

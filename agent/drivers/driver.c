@@ -5,6 +5,7 @@
  *
  * An action may find at once that something cannot be done: that is an event too, and waits in a
  * short queue until the step that caused it is carried out. */
+#include "agent/base/log.h"
 #include "agent/drivers/driver_internal.h"
 
 #include <assert.h>
@@ -169,6 +170,7 @@ static void on_lag_timer(uv_timer_t *t)
 {
 	struct driver *d = t->data;
 	uint64_t now = now_us(), late = now > d->lag_due_us ? now - d->lag_due_us : 0;
+	log_left_out();
 	d->lag_last_us = late;
 	d->lag_max_us = late > d->lag_max_us ? late : d->lag_max_us;
 	d->lag_us[d->n_lag++ % DRIVER_LAG_KEPT] = late > UINT32_MAX ? UINT32_MAX : (uint32_t)late;

@@ -76,7 +76,7 @@ static void ended(struct driver_transfer *t, const struct bulk_result *r)
 	e.transferred.bytes_received = r->bytes_received;
 	t->bulk = NULL;
 	if (r->err.code != 0)
-		log_debug("transfer: %s", r->err.msg);
+		log_limited(LOG_DEBUG, "transfer: %s", r->err.msg);
 	else if (t->use == USE_EXCHANGE)
 		memcpy(d->distance2, r->group_distance2, d->c.core.n_groups * sizeof *d->distance2);
 	driver__event(d, e);
@@ -153,7 +153,8 @@ static void transfer(struct driver *d, const struct flock_action *a)
 	}
 	if (rc != 0) {
 		t->bulk = NULL;
-		log_warn("transfer: %s", rc == ERR_NOMEM ? err_text(rc) : failed.err.msg);
+		log_limited(
+		        LOG_WARN, "transfer: %s", rc == ERR_NOMEM ? err_text(rc) : failed.err.msg);
 		ended(t, &failed);
 	}
 }

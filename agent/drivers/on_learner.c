@@ -171,7 +171,7 @@ static void on_state(void *arg, const struct learner_state *s)
 static void on_adopted(void *arg, const struct err *e)
 {
 	if (e->code)
-		log_warn("join: %s", e->msg);
+		log_limited(LOG_WARN, "join: %s", e->msg);
 	driver__event(arg, (struct flock_event){.kind = FLOCK_EVENT_ADOPTED, .code = e->code});
 }
 

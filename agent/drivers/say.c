@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the core says, in words. */
+/* What the core says, in words. Peers cause most of it, so every line has a rate. */
 #include "agent/base/log.h"
 #include "agent/drivers/driver_internal.h"
 
@@ -18,23 +18,26 @@ static void say_exchange(const char *id, const struct flock_say *s)
 	const struct exchange_result *r = s->result;
 	switch (r->outcome) {
 	case OUTCOME_BAD:
-		log_warn("bad %s: what it sent was not usable (%s, distance %.4g); not used", id,
+		log_limited(LOG_WARN,
+		        "bad %s: what it sent was not usable (%s, distance %.4g); not used", id,
 		        err_text(r->code), r->distance);
 		break;
 	case OUTCOME_ONE_SIDED:
-		log_warn(
+		log_limited(LOG_WARN,
 		        "one-sided %s: lost the peer after COMMIT: our update is %s, the peer's is "
 		        "unknown",
 		        id, r->moved ? "applied" : "not applied");
 		break;
 	case OUTCOME_EXCHANGED:
-		log_debug("exchange %s: exchanged, %llu ms, distance %.4g, factor %.3g (ours %.3g)",
+		log_limited(LOG_DEBUG,
+		        "exchange %s: exchanged, %llu ms, distance %.4g, factor %.3g (ours %.3g)",
 		        id, U(r->took_ms), r->distance, (double)r->factor, (double)s->own_factor);
 		break;
 	default:
-		log_debug("exchange %s: %s%s%s%s%s, %llu ms", id, exchange_outcome_text(r->outcome),
-		        r->why ? ", " : "", r->why ? exchange_why_text(r->why) : "",
-		        r->words[0] ? ": " : "", r->words, U(r->took_ms));
+		log_limited(LOG_DEBUG, "exchange %s: %s%s%s%s%s, %llu ms", id,
+		        exchange_outcome_text(r->outcome), r->why ? ", " : "",
+		        r->why ? exchange_why_text(r->why) : "", r->words[0] ? ": " : "", r->words,
+		        U(r->took_ms));
 		break;
 	}
 }
@@ -44,50 +47,56 @@ static void say_join(const struct driver *d, const char *id, const struct flock_
 	switch (s->code) {
 	case SAY_JOINS:
 	case SAY_TRAINS_AT_ONCE:
-		log_info("%llu peers of this run; they have trained %llu samples that we do not "
-		         "know: %s",
+		log_limited(LOG_INFO,
+		        "%llu peers of this run; they have trained %llu samples that we do not "
+		        "know: %s",
 		        U(s->a), U(s->b),
 		        s->code == SAY_JOINS ? "joining by a peer's state" : "training at once");
 		break;
 	case SAY_JOIN_ASKING:
-		log_debug("join: asking %s, from number %llu", id, U(s->a));
+		log_limited(LOG_DEBUG, "join: asking %s, from number %llu", id, U(s->a));
 		break;
 	case SAY_JOIN_BUSY:
-		log_debug("join: %s: %s", id, s->words);
+		log_limited(LOG_DEBUG, "join: %s: %s", id, s->words);
 		break;
 	case SAY_JOIN_UNFIT:
-		log_warn("join: %s offers what does not fit: %s", id, err_text(s->error));
+		log_limited(
+		        LOG_WARN, "join: %s offers what does not fit: %s", id, err_text(s->error));
 		break;
 	case SAY_JOIN_BROKEN:
-		log_info("join: broken off after %llu of %llu numbers: %s", U(s->a), U(s->b),
-		        err_text(s->error));
+		log_limited(LOG_INFO, "join: broken off after %llu of %llu numbers: %s", U(s->a),
+		        U(s->b), err_text(s->error));
 		break;
 	case SAY_JOIN_OTHER_DONOR:
-		log_info("join: %s", s->flag ? "going on with another donor, whose parameters are "
-		                               "near the first's"
-		                             : "starting over with another donor");
+		log_limited(LOG_INFO, "join: %s",
+		        s->flag ? "going on with another donor, whose parameters are "
+		                  "near the first's"
+		                : "starting over with another donor");
 		break;
 	case SAY_JOIN_IMPLAUSIBLE:
-		log_warn("join: what %s gave is no model of this flock, by %llu sketches", id,
+		log_limited(LOG_WARN,
+		        "join: what %s gave is no model of this flock, by %llu sketches", id,
 		        U(s->a));
 		break;
 	case SAY_JOIN_TAKEN:
-		log_info("join: the state of %s, step %llu, compared with %llu sketches, is taken",
+		log_limited(LOG_INFO,
+		        "join: the state of %s, step %llu, compared with %llu sketches, is taken",
 		        id, U(s->a), U(s->b));
 		break;
 	case SAY_JOIN_NOBODY:
-		log_warn("join: no peer has a state to give; training from %s",
+		log_limited(LOG_WARN, "join: no peer has a state to give; training from %s",
 		        s->flag ? "our own" : "the initial weights");
 		break;
 	case SAY_JOINED:
-		log_info("joined in %.2f s, at %.1f %% of the run", (double)s->a / 1000,
+		log_limited(LOG_INFO, "joined in %.2f s, at %.1f %% of the run",
+		        (double)s->a / 1000,
 		        100.0 * (double)s->b / (double)d->c.core.manifest.total);
 		break;
 	case SAY_DONATED:
-		log_info("donated %s: it has our state of step %llu", id, U(s->a));
+		log_limited(LOG_INFO, "donated %s: it has our state of step %llu", id, U(s->a));
 		break;
 	case SAY_DONATION_BROKEN:
-		log_info("donation %s: broken off: %s", id, err_text(s->error));
+		log_limited(LOG_INFO, "donation %s: broken off: %s", id, err_text(s->error));
 		break;
 	default:
 		break;
@@ -100,62 +109,68 @@ void driver__say(const struct driver *d, const struct flock_say *s)
 	short_id(&s->peer, id);
 	switch (s->code) {
 	case SAY_PHASE:
-		log_debug("phase %s", flock_phase_text((enum flock_phase)s->a));
+		log_limited(LOG_DEBUG, "phase %s", flock_phase_text((enum flock_phase)s->a));
 		break;
 	case SAY_ALONE:
-		log_info("alone: no peer of this run yet; training alone, and looking on");
+		log_limited(
+		        LOG_INFO, "alone: no peer of this run yet; training alone, and looking on");
 		break;
 	case SAY_STALE:
-		log_warn("stale: the flock has trained %llu samples without us; taking a peer's "
-		         "state",
+		log_limited(LOG_WARN,
+		        "stale: the flock has trained %llu samples without us; taking a peer's "
+		        "state",
 		        U(s->a));
 		break;
 	case SAY_NO_RESULT:
-		log_error("the flock trained %llu of the run's %llu samples while this agent was "
-		          "away, and no peer is left to take the result from: no result is written "
-		          "here",
+		log_limited(LOG_ERROR,
+		        "the flock trained %llu of the run's %llu samples while this agent was "
+		        "away, and no peer is left to take the result from: no result is written "
+		        "here",
 		        U(s->a), U(d->c.core.manifest.total));
-		log_error(
+		log_limited(LOG_ERROR,
 		        "take final.safetensors from another agent of this run; `dunlin export` "
 		        "makes weights of this agent's own, older model from its last checkpoint");
 		break;
 	case SAY_RUN_TRAINED:
-		log_info("the run's %llu samples are trained (%llu by this agent)", U(s->a),
-		        U(s->b));
+		log_limited(LOG_INFO, "the run's %llu samples are trained (%llu by this agent)",
+		        U(s->a), U(s->b));
 		break;
 	case SAY_STOPPED_EARLY:
-		log_info("stopped after %lld steps (run.stop_after)",
+		log_limited(LOG_INFO, "stopped after %lld steps (run.stop_after)",
 		        (long long)d->c.config->run.stop_after);
 		break;
 	case SAY_PAUSED:
-		log_info("paused");
+		log_limited(LOG_INFO, "paused");
 		break;
 	case SAY_RESUMED:
-		log_info("resumed");
+		log_limited(LOG_INFO, "resumed");
 		break;
 	case SAY_EXCHANGE:
 		say_exchange(id, s);
 		break;
 	case SAY_QUARANTINE:
-		log_warn("quarantine %s: %s; for %llu s", id, s->words, U(s->a) / 1000);
+		log_limited(
+		        LOG_WARN, "quarantine %s: %s; for %llu s", id, s->words, U(s->a) / 1000);
 		break;
 	case SAY_APART:
-		log_write(s->flag ? LOG_WARN : LOG_INFO,
+		log_limited(s->flag ? LOG_WARN : LOG_INFO,
 		        "apart %s: its parameters are far from ours; its side has %llu agents and "
 		        "%llu samples, ours %llu and %llu: %s",
 		        id, U(s->a), U(s->b), U(s->c), U(s->d),
 		        s->flag ? "this agent adopts theirs" : "it is expected to adopt ours");
 		break;
 	case SAY_UNLIKE:
-		log_warn("unlike %s: %s", id, s->words);
+		log_limited(LOG_WARN, "unlike %s: %s", id, s->words);
 		break;
 	case SAY_ALL_UNLIKE:
-		log_error("every peer of the run \"%s\" (%llu) has other settings than this agent: "
-		          "%s; set them as the others have them, or choose another gossip.run",
+		log_limited(LOG_ERROR,
+		        "every peer of the run \"%s\" (%llu) has other settings than this agent: "
+		        "%s; set them as the others have them, or choose another gossip.run",
 		        d->c.config->gossip.run, U(s->a), s->words);
 		break;
 	case SAY_REFUSED:
-		log_warn("the learner's queue is full: request %llu is left out", U(s->a));
+		log_limited(
+		        LOG_WARN, "the learner's queue is full: request %llu is left out", U(s->a));
 		break;
 	default:
 		say_join(d, id, s);
@@ -186,25 +201,29 @@ void driver__notice(const struct driver *d, const struct gossip_notice *x)
 		peer_addr_text(&v.addrs.at[0], addr);
 	switch (x->kind) {
 	case NOTICE_SAME_KEY:
-		log_error("same-key %s: this agent's identity was copied, and another process runs "
-		          "with it: stop one of the two, remove identity.key from its state "
-		          "directory, and start it again",
+		log_limited(LOG_ERROR,
+		        "same-key %s: this agent's identity was copied, and another process runs "
+		        "with it: stop one of the two, remove identity.key from its state "
+		        "directory, and start it again",
 		        id);
 		break;
 	case NOTICE_REFUSED:
-		log_warn("refused %s: no room for another member, see --members-max", id);
+		log_limited(
+		        LOG_WARN, "refused %s: no room for another member, see --members-max", id);
 		break;
 	case NOTICE_TIME_JUMP:
-		log_warn("time-jump: the clock leapt, or this process stood still, for %.1f s",
+		log_limited(LOG_WARN,
+		        "time-jump: the clock leapt, or this process stood still, for %.1f s",
 		        (double)x->value / 1000);
 		break;
 	case NOTICE_GENERATION:
-		log_warn("generation %llu: peers knew a later one of this agent than its state "
-		         "directory: that is an old copy, or another process runs with it",
+		log_limited(LOG_WARN,
+		        "generation %llu: peers knew a later one of this agent than its state "
+		        "directory: that is an old copy, or another process runs with it",
 		        U(x->value));
 		break;
 	default:
-		log_info("%s %s %s", name[x->kind], id, addr);
+		log_limited(LOG_INFO, "%s %s %s", name[x->kind], id, addr);
 		break;
 	}
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The log, read back from a file or a terminal that stands in for stderr. */
+#include "agent/base/limits.h"
 #include "agent/base/log.h"
 #include "tests/support.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 
 static char got[65536];
@@ -116,14 +118,14 @@ static void long_messages_are_cut(void **state)
 		assert_null(strstr(got, "\ufffd"));
 		assert_non_null(strstr(got, "\u00e4...\n"));
 	}
-	/* Nothing is lost of the longest message when every byte of it is escaped. */
+	/* Where every byte is escaped it is cut at what a pipe takes at once. */
 	setup(LOG_INFO, LOG_JSON, NULL);
 	memset(lots, 1, LOG_LINE_MAX - 1);
 	lots[LOG_LINE_MAX - 1] = '\0';
 	capture(one_long);
 	n = strlen(got);
-	assert_true(n > 6 * (LOG_LINE_MAX - 1));
-	assert_string_equal(got + n - 9, "\\u0001\"}\n");
+	assert_in_range(n, PIPE_BUF - 64, PIPE_BUF);
+	assert_string_equal(got + n - 12, "\\u0001...\"}\n");
 }
 
 static void with_errno(void)
@@ -213,6 +215,75 @@ static void colour_is_for_terminals(void **state)
 	assert_null(strchr(got, '\033'));
 }
 
+/* ---- nobody waits for whoever reads the log */
+
+static void a_full_pipe_stops_nobody(void **state)
+{
+	int end[2], saved = dup(STDERR_FILENO);
+	unsigned lines = 0, told = 0;
+	char *at;
+	(void)state;
+	setup(LOG_INFO, LOG_TEXT, NULL);
+	assert_int_equal(pipe(end), 0);
+	assert_true(saved >= 0 && dup2(end[1], STDERR_FILENO) >= 0);
+	alarm(60); /* it would wait for ever */
+	for (int i = 0; i < 20000; i++)
+		log_info("a line of some length, so that the pipe is soon full of them, %d", i);
+	fcntl(end[0], F_SETFL, O_NONBLOCK);
+	ssize_t n;
+	while ((n = read(end[0], got, sizeof got)) > 0)
+		for (ssize_t i = 0; i < n; i++)
+			lines += got[i] == '\n';
+	log_info("it flows again");
+	n = read(end[0], got, sizeof got - 1);
+	alarm(0);
+	dup2(saved, STDERR_FILENO);
+	close(saved);
+	close(end[0]);
+	close(end[1]);
+	got[n > 0 ? n : 0] = '\0';
+	assert_non_null(at = strstr(got, " warn  "));
+	assert_int_equal(sscanf(at, " warn  %u lines of this log were left out", &told), 1);
+	assert_int_equal(lines + told, 20000);
+	assert_non_null(strstr(got, " info  it flows again\n"));
+}
+
+/* ---- lines that others cause */
+
+static void flood(void)
+{
+	for (int i = 0; i < 115000; i++)
+		log_limited(LOG_WARN, "unlike %d: another run", i);
+	log_limited(LOG_WARN, "another place has a rate of its own");
+}
+
+static void a_flood_of_lines_is_cut(void **state)
+{
+	int lines = 0;
+	(void)state;
+	setup(LOG_INFO, LOG_TEXT, NULL);
+	capture(flood);
+	for (const char *s = got; (s = strchr(s, '\n')); s++)
+		lines++;
+	assert_in_range(lines, LIMIT_LOG_BURST + 1, 3 * LIMIT_LOG_BURST);
+	assert_non_null(strstr(got, "another place has"));
+}
+
+static void what_was_left_out_is_counted(void **state)
+{
+	struct log_rate r = {0};
+	uint64_t now = 1000000, written = 0;
+	(void)state;
+	for (int ms = 0; ms < 5000; ms++)
+		for (int i = 0; i < 23; i++)
+			written += log_rate_take(&r, LOG_WARN, now + (uint64_t)ms);
+	assert_in_range(written, LIMIT_LOG_BURST, LIMIT_LOG_BURST + 5 * LIMIT_LOG_RATE);
+	assert_int_equal(written + r.left_out, 5000 * 23);
+	now += 3600000;
+	assert_true(log_rate_take(&r, LOG_WARN, now));
+	assert_true(r.level <= 1000ull * LIMIT_LOG_BURST);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -224,6 +295,9 @@ int main(void)
 	        cmocka_unit_test(errno_survives),
 	        cmocka_unit_test(lines_do_not_mix),
 	        cmocka_unit_test(colour_is_for_terminals),
+	        cmocka_unit_test(a_full_pipe_stops_nobody),
+	        cmocka_unit_test(a_flood_of_lines_is_cut),
+	        cmocka_unit_test(what_was_left_out_is_counted),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
