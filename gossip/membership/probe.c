@@ -233,6 +233,16 @@ uint64_t gossip__probe_deadline(const struct gossip *g)
 	return d;
 }
 
+/* A datagram's source is anybody's word: whoever caught one on its way can send it on from elsewhere.
+ * So news goes only where that agent has answered us, or on a stream. */
+static void answer_news(struct gossip *g, struct gossip_send *s, const struct peer_id *to,
+        const struct peer_addr *at, uint8_t channel)
+{
+	uint32_t i = gossip__find(g, to);
+	if (channel == CHANNEL_STREAM || (i != NONE && gossip__proven_at(&g->members[i], at)))
+		gossip__piggyback(g, &s->message, to);
+}
+
 static struct gossip_send *answer(
         struct gossip *g, const struct gossip_event *e, enum message_kind kind, uint64_t nonce)
 {
@@ -263,7 +273,7 @@ void gossip__on_ping(struct gossip *g, const struct gossip_event *e)
 	        x && (!x->record.dialable || !gossip__is_at(&x->record, &e->received.address));
 	if (x && (elsewhere || x->state == MEMBER_LEFT))
 		gossip__put_record(g, &s->message, i);
-	gossip__piggyback(g, &s->message, &e->received.from);
+	answer_news(g, s, &e->received.from, &e->received.address, e->received.channel);
 }
 
 void gossip__on_ping_req(struct gossip *g, const struct gossip_event *e)
@@ -346,7 +356,7 @@ void gossip__on_ack(struct gossip *g, const struct gossip_event *e)
 			return;
 		gossip__send_back(s, &r->from, &r->address);
 		s->message.nonce = r->their_nonce;
-		gossip__piggyback(g, &s->message, &r->from);
+		answer_news(g, s, &r->from, &r->address, r->channel);
 		return;
 	}
 }

@@ -219,6 +219,31 @@ static void only_a_proven_address_is_known(void **s)
 	free(f.memory);
 }
 
+/* Updates in the ACK to a ping from there. */
+static int acked_with(struct fixture *f, struct peer_addr from)
+{
+	hear(f, (struct gossip_message){.kind = MESSAGE_PING, .nonce = 7, .target = self}, from);
+	for (int i = 0; i < f->out.n_sends; i++)
+		if (f->out.send[i].message.kind == MESSAGE_ACK)
+			return f->out.send[i].message.n_updates;
+	return -1;
+}
+
+/* Who sends from an address that has not answered us is told of itself at most. */
+static void no_news_to_an_unproven_source(void **s)
+{
+	(void)s;
+	struct fixture f;
+	begin(&f, (struct peer_addrs){2, {four, six}}, four);
+	assert_int_equal(acked_with(&f, four), 0); /* our own record is news, and not told */
+	assert_int_equal(acked_with(&f, dead), 1); /* that we know it elsewhere */
+	run(&f, 3000);
+	step(&f, (struct gossip_event){.kind = EVENT_ADDRESS, .address = {.dialable = true}});
+	assert_int_equal(acked_with(&f, six), 0);
+	assert_int_equal(acked_with(&f, four), 1);
+	free(f.memory);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -228,6 +253,7 @@ int main(void)
 	        cmocka_unit_test(only_an_answer_proves),
 	        cmocka_unit_test(a_new_record_keeps_what_works),
 	        cmocka_unit_test(only_a_proven_address_is_known),
+	        cmocka_unit_test(no_news_to_an_unproven_source),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
