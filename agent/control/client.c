@@ -53,16 +53,25 @@ static int await(int fd, short events, int64_t deadline, struct err *e)
 	}
 }
 
-static void find_process(struct client *c)
+/* Which process listens, and that it is ours: in a folder that others may write to, anybody could
+ * have put a socket of that name. Root may ask everybody's agents. */
+static int find_process(struct client *c, const char *path, struct err *e)
 {
 	struct ucred who;
 	socklen_t size = sizeof who;
-	if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &who, &size) || who.pid <= 0)
-		return;
+	if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &who, &size))
+		return err_errno(e, "%s", path);
+	if (who.uid != geteuid() && who.uid != 0 && geteuid() != 0)
+		return err_set(e, ERR_INVALID,
+		        "who answers at %s is user %u, neither you nor root: not asked", path,
+		        (unsigned)who.uid);
+	if (who.pid <= 0)
+		return 0;
 	c->pid = who.pid;
 #ifdef SYS_pidfd_open
 	c->pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
 #endif
+	return 0;
 }
 
 int client_open(struct client *c, const char *path, struct err *e)
@@ -76,8 +85,10 @@ int client_open(struct client *c, const char *path, struct err *e)
 	if (c->fd < 0)
 		return err_errno(e, "open a socket");
 	if (connect(c->fd, (const struct sockaddr *)&to, sizeof to) == 0) {
-		find_process(c);
-		return 0;
+		int rc = find_process(c, path, e);
+		if (rc)
+			client_close(c);
+		return rc;
 	}
 	int cause = errno;
 	client_close(c);

@@ -227,6 +227,25 @@ static struct client_end **find_place(struct control *c)
 	return oldest;
 }
 
+/* The last words to one that is not served. */
+static void turn_away(struct client_end *k, const char *answer)
+{
+	uv_buf_t b = uv_buf_init((char *)(uintptr_t)answer, (unsigned)strlen(answer));
+	uv_try_write((uv_stream_t *)&k->pipe, &b, 1);
+	drop(k);
+}
+
+/* The socket's mode says the same, as long as nobody changes it. */
+static bool is_ours(const struct client_end *k)
+{
+	struct ucred who;
+	socklen_t size = sizeof who;
+	uv_os_fd_t fd;
+	return uv_fileno((const uv_handle_t *)&k->pipe, &fd) == 0 &&
+	       getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 &&
+	       (who.uid == geteuid() || who.uid == 0);
+}
+
 static void on_connection(uv_stream_t *s, int status)
 {
 	struct control *c = s->data;
@@ -244,13 +263,15 @@ static void on_connection(uv_stream_t *s, int status)
 		drop(k);
 		return;
 	}
+	if (!is_ours(k)) {
+		turn_away(k, "{\"ok\":false,\"error\":\"this agent is another user's: only that "
+		             "user and root may ask it\"}\n");
+		return;
+	}
 	struct client_end **place = find_place(c);
 	if (!place) {
-		static char text[] = "{\"ok\":false,\"error\":\"too many connections to this "
-		                     "agent's socket\"}\n";
-		uv_buf_t b = uv_buf_init(text, sizeof text - 1);
-		uv_try_write((uv_stream_t *)&k->pipe, &b, 1);
-		drop(k);
+		turn_away(k, "{\"ok\":false,\"error\":\"too many connections to this agent's "
+		             "socket\"}\n");
 		return;
 	}
 	*place = k;

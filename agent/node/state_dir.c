@@ -85,6 +85,12 @@ int state_dir_open(struct state_dir *d, const char *path, struct err *e)
 		return rc;
 	if (stat(path, &st))
 		return err_errno(e, "%s", path);
+	if (st.st_uid != geteuid() && st.st_uid != 0)
+		return err_set(e, ERR_INVALID,
+		        "%s: this folder, which holds the agent's keys, belongs to user %u, who "
+		        "can "
+		        "replace them: chown it to user %u, or choose another --state-dir",
+		        path, (unsigned)st.st_uid, (unsigned)geteuid());
 	if (st.st_mode & 022)
 		return err_set(e, ERR_INVALID,
 		        "%s: others may write to this folder, which holds the agent's keys: chmod "

@@ -4,7 +4,8 @@
  * next job, so a burst of them costs two.
  *
  * Whoever met nobody in this run must not forget whom it knew before: known addresses are carried
- * on until newer ones need their place.
+ * on until newer ones need their place. Only addresses that have answered may take it: anybody can
+ * sign records with thousands of others.
  *
  * What can fail is the disk, or a list with an error in it. The agent goes on, and says so. */
 #include "agent/node/state_writer.h"
@@ -29,6 +30,13 @@ void state_writer_choose(struct state_writer_peers *out, const struct gossip *g,
 {
 	uint32_t n = gossip_count(g);
 	out->n = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct member_view m = gossip_member(g, i);
+		if (m.proven && m.record.dialable && m.state != MEMBER_LEFT && m.addrs.n > 0)
+			remember(out, &m.addrs.at[0]);
+	}
+	for (int i = 0; i < before->n; i++)
+		remember(out, &before->addr[i]);
 	/* The address in use of everyone, then everyone's second one, and so on. */
 	for (int pass = 0; pass < 2 * MEMBER_ADDRS_MAX; pass++)
 		for (uint32_t i = 0; i < n && out->n < STATE_DIR_PEERS; i++) {
@@ -38,8 +46,6 @@ void state_writer_choose(struct state_writer_peers *out, const struct gossip *g,
 			        alive == (pass % 2 == 0))
 				remember(out, &m.addrs.at[pass / 2]);
 		}
-	for (int i = 0; i < before->n; i++)
-		remember(out, &before->addr[i]);
 }
 
 /* ---- on another thread */
@@ -104,8 +110,7 @@ static void on_done(uv_work_t *w, int status)
 static void begin(struct state_writer *u)
 {
 	struct state_writer_job *j = &u->job;
-	if (u->busy ||
-	        !(u->want_peers || u->want_lists || u->want_generation || u->want_progress))
+	if (u->busy || !(u->want_peers || u->want_lists || u->want_generation || u->want_progress))
 		return;
 	memset(j, 0, sizeof *j);
 	j->peers = u->want_peers;

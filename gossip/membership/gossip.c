@@ -531,6 +531,7 @@ struct member_view gossip_member(const struct gossip *g, uint32_t i)
 	uint64_t ago = g->now - m->since;
 	return (struct member_view){.record = m->record,
 	        .addrs = gossip__addrs(m),
+	        .proven = m->proven,
 	        .state = m->state,
 	        .since_ms = g->caller_now > ago ? g->caller_now - ago : 0,
 	        .unreachable = m->unreachable,

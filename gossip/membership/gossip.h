@@ -265,6 +265,7 @@ enum member_state { MEMBER_ALIVE, MEMBER_SUSPECT, MEMBER_DEAD, MEMBER_LEFT };
 struct member_view {
 	struct member_record record;
 	struct peer_addrs addrs; /* those that can be dialled, the one in use first */
+	bool proven;             /* it has answered us there */
 	uint8_t state;
 	uint64_t since_ms;                  /* in that state */
 	bool unreachable;                   /* others reach it, we do not */

@@ -14,6 +14,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sodium.h>
 #include <stdbool.h>
 #include <string.h>
@@ -115,6 +116,28 @@ static int check_file(int fd, const char *path, enum keyfile_keeper keeper, stru
 	return 0;
 }
 
+/* The folder's owner can put another file of ours, or of root's, in the key's place. */
+static int check_folder(const char *path, struct err *e)
+{
+	char folder[PATH_MAX];
+	struct stat st;
+	const char *slash = strrchr(path, '/');
+	size_t n = slash ? (size_t)(slash - path) : 0;
+	if (n >= sizeof folder)
+		return err_set(e, ERR_LIMIT, "a path is longer than %d bytes", PATH_MAX - 1);
+	memcpy(folder, path, n);
+	strcpy(folder + n, n > 0 ? "" : slash ? "/" : ".");
+	if (stat(folder, &st))
+		return err_errno(e, "stat %s", folder);
+	if (st.st_uid == geteuid() || st.st_uid == 0)
+		return 0;
+	return err_set(e, ERR_INVALID,
+	        "the folder of %s belongs to user %u, who can replace the key: chown it to user "
+	        "%u, "
+	        "or keep the key in a folder of your own",
+	        path, (unsigned)st.st_uid, (unsigned)geteuid());
+}
+
 static int read_all(int fd, const char *path, char *text, size_t *len, struct err *e)
 {
 	for (;;) {
@@ -145,7 +168,9 @@ int keyfile_read(
 		return err_set(e, ERR_NOTFOUND, "there is no %s", path);
 	if (fd < 0)
 		return err_errno(e, "open %s", path);
-	int rc = check_file(fd, path, keeper, e);
+	int rc = check_folder(path, e);
+	if (rc == 0)
+		rc = check_file(fd, path, keeper, e);
 	if (rc)
 		goto out;
 	*text = sodium_malloc(KEYFILE_BYTES_MAX + 1);

@@ -104,11 +104,41 @@ static void test_end_without_a_pidfd(void **state)
 	client_close(&c);
 }
 
+/* Another user's process listens at the path. */
+static void test_another_users_socket(void **state)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	struct client c;
+	struct err e;
+	char path[100];
+	if (geteuid() != 0)
+		skip(); /* nobody else can be had */
+	snprintf(path, sizeof path, "%s/foreign.sock", (const char *)*state);
+	strcpy(at.sun_path, path);
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	assert_int_equal(bind(fd, (const struct sockaddr *)&at, sizeof at), 0);
+	assert_int_equal(chmod(path, 0666) | chmod(*state, 0755), 0);
+	assert_int_equal(seteuid(65533), 0);
+	assert_int_equal(listen(fd, 4), 0);
+	assert_int_equal(client_open(&c, path, &e), 0); /* that user's own */
+	client_close(&c);
+	assert_int_equal(seteuid(0) | seteuid(65534), 0);
+	int rc = client_open(&c, path, &e);
+	assert_int_equal(seteuid(0), 0);
+	assert_int_equal(rc, ERR_INVALID);
+	assert_int_equal(c.fd, -1);
+	assert_non_null(strstr(e.msg, "user 65533"));
+	assert_int_equal(client_open(&c, path, &e), 0); /* root may ask everybody's */
+	client_close(&c);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_end_is_that_of_the_process),
 	        cmocka_unit_test(test_end_without_a_pidfd),
+	        cmocka_unit_test(test_another_users_socket),
 	};
 	return cmocka_run_group_tests_name("client", tests, make_folder, remove_folder);
 }

@@ -517,6 +517,30 @@ static void test_idle_client_gives_way(void **state)
 	end(&f);
 }
 
+/* Somebody has opened the socket to all: another user is told no, and nothing else. */
+static void test_another_user(void **state)
+{
+	struct fixture f;
+	char folder[128];
+	if (geteuid() != 0)
+		skip(); /* nobody else can be had */
+	begin(&f, state, 1);
+	snprintf(folder, sizeof folder, "%s/run", (char *)*state);
+	assert_int_equal(chmod(f.path, 0666) | chmod(folder, 0755) | chmod(*state, 0755), 0);
+	assert_int_equal(seteuid(65534), 0);
+	int fd = dial(&f);
+	assert_int_equal(seteuid(0), 0);
+	put(&f, fd, "{\"cmd\":\"leave\"}\n", 16);
+	cJSON *o = hear(&f, fd);
+	assert_true(cJSON_IsFalse(at(o, "ok")));
+	assert_non_null(strstr(at(o, "error")->valuestring, "another user's"));
+	cJSON_Delete(o);
+	assert_int_equal(f.left, 0);
+	assert_int_equal(chmod(folder, 0700) | chmod(*state, 0700), 0);
+	close(fd);
+	end(&f);
+}
+
 static void test_leave(void **state)
 {
 	struct fixture f;
@@ -590,6 +614,7 @@ int main(void)
 	        cmocka_unit_test(test_client_that_does_not_read),
 	        cmocka_unit_test(test_too_many_clients),
 	        cmocka_unit_test(test_idle_client_gives_way),
+	        cmocka_unit_test(test_another_user),
 	        cmocka_unit_test(test_leave),
 	        cmocka_unit_test(test_socket_file),
 	};

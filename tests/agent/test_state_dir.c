@@ -45,6 +45,12 @@ static void test_folder_is_private(void **state)
 	assert_int_equal(chmod(path, 0770), 0);
 	assert_int_equal(state_dir_open(&d, path, &e), ERR_INVALID);
 	assert_non_null(strstr(e.msg, "chmod go-w"));
+	if (geteuid() == 0) { /* else nobody else's folder can be made */
+		assert_int_equal(chmod(path, 0700), 0);
+		assert_int_equal(chown(path, 65534, 65534), 0);
+		assert_int_equal(state_dir_open(&d, path, &e), ERR_INVALID);
+		assert_non_null(strstr(e.msg, "belongs to user 65534"));
+	}
 	path = path_in(state, "file");
 	write_file(path, "x", 1);
 	assert_true(state_dir_open(&d, path, &e) < 0);
@@ -207,16 +213,24 @@ static void test_whom_to_remember(void **state)
 	before.addr[1] = addr("10.0.0.77:13865");
 	state_writer_choose(&out, g, &before);
 	assert_int_equal(out.n, 5);
-	assert_int_equal(out.addr[0].ip[3], 5); /* alive */
-	assert_int_equal(out.addr[1].ip[3], 1); /* dead: it may come back */
-	assert_true(out.addr[2].ip[1] == 1 && out.addr[2].ip[3] == 5); /* their second ones */
-	assert_true(out.addr[3].ip[1] == 1 && out.addr[3].ip[3] == 1);
-	assert_int_equal(out.addr[4].ip[3], 77);
+	assert_int_equal(out.addr[0].ip[3], 5); /* known before */
+	assert_int_equal(out.addr[1].ip[3], 77);
+	assert_int_equal(out.addr[2].ip[3], 1);                        /* dead: it may come back */
+	assert_true(out.addr[3].ip[1] == 1 && out.addr[3].ip[3] == 5); /* their second ones */
+	assert_true(out.addr[4].ip[1] == 1 && out.addr[4].ip[3] == 1);
 	for (before.n = 0; before.n < STATE_DIR_PEERS; before.n++)
 		before.addr[before.n] = (struct peer_addr){4, {11, 0, 0, (uint8_t)before.n}, 13865};
+	/* Addresses that nobody has answered at take no place from these; one that answers does. */
 	state_writer_choose(&out, g, &before);
 	assert_int_equal(out.n, STATE_DIR_PEERS);
-	assert_int_equal(out.addr[0].ip[3], 5);
+	assert_memory_equal(out.addr, before.addr, sizeof before.addr);
+	struct gossip_event up = {.kind = EVENT_PEER_UP, .now_ms = 2};
+	up.peer.id = (struct peer_id){{5}};
+	up.peer.address = addr("10.1.0.5:13865");
+	gossip_step(g, &up, &actions);
+	state_writer_choose(&out, g, &before);
+	assert_int_equal(out.n, STATE_DIR_PEERS);
+	assert_true(peer_addr_equal(&out.addr[0], &up.peer.address));
 	free(memory);
 }
 

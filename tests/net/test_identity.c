@@ -218,6 +218,13 @@ static void test_secret_owners(void **state)
 	/* Who owns it can give it another content. */
 	assert_non_null(strstr(told(path, US, OTHER, 0640), "user 4243 (mode 0640)"));
 	assert_non_null(strstr(told(path, ROOT, OTHER, 0600), "chown 0 and chmod 600"));
+	/* Who owns its folder can put another file there. */
+	assert_int_equal(chown(*state, OTHER, (gid_t)-1), 0);
+	assert_non_null(strstr(told(path, US, US, 0600), "belongs to user 4243, who can replace"));
+	assert_non_null(
+	        strstr(told(path, ROOT, ROOT, 0600), "belongs to user 4243, who can replace"));
+	assert_int_equal(chown(*state, ROOT, (gid_t)-1), 0);
+	assert_string_equal(told(path, US, US, 0600), "");
 }
 
 /* ---- identities */
