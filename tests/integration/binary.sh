@@ -30,7 +30,7 @@ case $flags in
 	exit 0
 	;;
 esac
-echo "1..9"
+echo "1..11"
 ok "position independent" grep_headers 'Type: +DYN'
 ok "relocations are read-only after start" grep_headers GNU_RELRO
 ok "all symbols are bound at start" grep_headers 'BIND_NOW|Flags:.*NOW'
@@ -38,6 +38,18 @@ ok "the stack is not executable" not executable_stack
 ok "libraries that nothing uses are not loaded" not grep_headers 'NEEDED.*(cmocka|msgpack)'
 ok "stack protector" grep_symbols __stack_chk_fail
 ok "fortified" grep_symbols '__[a-z]+_chk@'
+# code PATTERN: whether an instruction like that is in the program.
+code() { objdump -d --no-show-raw-insn "$dunlin" | grep -E "$1"; }
+case "$flags $(uname -m)" in
+*-fcf-protection*x86_64) ok "jumps only go where they may" code 'endbr64' ;;
+*) skip "jumps only go where they may" "this compiler has no -fcf-protection here" ;;
+esac
+case "$flags $(uname -m)" in
+*-fstack-clash-protection*x86_64)
+	ok "large frames touch every page of the stack" code 'or[lq] +\$0x0,.*\(%rsp\)'
+	;;
+*) skip "large frames touch every page of the stack" "not with this compiler, or not looked for" ;;
+esac
 if [ -e "$builddir/libkernels_v4.a" ]; then
 	ok "kernels of level v3 use AVX, of v4 AVX-512" \
 		eval 'uses libkernels_v3.a ymm && uses libkernels_v4.a zmm'
