@@ -203,6 +203,11 @@ static void hear_exchange(struct member *m, const struct exchange_message *x)
 	} else if (x->kind == EXCHANGE_BUSY && x->busy.why == EXCHANGE_UNLIKE) {
 		m->manifest = x->busy.manifest;
 	}
+	if (x->kind == EXCHANGE_OFFER && !m->takes_offers) {
+		struct exchange_message no = {.kind = EXCHANGE_BUSY, .exchange = x->exchange};
+		no.busy.why = EXCHANGE_PAUSED;
+		(void)member_post(m, &no);
+	}
 }
 
 /* True: it is about an exchange. */

@@ -15,6 +15,7 @@ struct member {
 	struct sockaddr_in target;
 	unsigned from; /* the address that it dials from, see dial_from */
 	bool open;
+	bool takes_offers; /* the attack answers them; else they are refused at once */
 	struct member_record self;
 	struct member_record known[MEMBER_KNOWN]; /* the newest of each id */
 	int n_known;

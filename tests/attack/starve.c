@@ -44,7 +44,7 @@ static void accept_and_stall(struct member *m, const struct exchange_message *of
 
 static void stall(struct siege *s)
 {
-	struct member m = {0};
+	struct member m = {.takes_offers = true};
 	struct wire_message w;
 	while (now_ms() < s->end_ms) {
 		struct exchange_message x = {.kind = EXCHANGE_OFFER};
