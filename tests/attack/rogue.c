@@ -4,7 +4,7 @@
  * product has no hooks. The environment says what is wrong; without any of it this is an agent.
  *
  *     ROGUE_POISON=KIND[,N]      what it sends in exchanges, from its N-th transfer on: nan, inf,
- *                                huge (×10⁶), flip (−x), stale (the first it sent), random
+ *                                huge (×10⁶), flip (−x), stale (the first it sent), random, zero
  *     ROGUE_DIE=STATE,ROLE,N[,late]
  *                                SIGKILL in its N-th exchange in that role (offer, take): on
  *                                entering the state, before it says a word of it; late: when the
@@ -43,9 +43,11 @@ enum poison {
 	POISON_HUGE,
 	POISON_FLIP,
 	POISON_STALE,
-	POISON_RANDOM
+	POISON_RANDOM,
+	POISON_ZERO
 };
-static const char *const poisons[] = {"", "nan", "inf", "huge", "flip", "stale", "random", NULL};
+static const char *const poisons[] = {
+        "", "nan", "inf", "huge", "flip", "stale", "random", "zero", NULL};
 static const char *const states[] = {"idle", "offered", "preparing", "moving", "ending",
         "committed", "applying", "acking", "unsettled", NULL};
 static const char *const words[] = {"end", "commit", "ack", NULL};
@@ -142,6 +144,8 @@ static float poisoned(enum poison kind, float x, struct rng *r, size_t i)
 		return -x;
 	case POISON_RANDOM:
 		return (float)(2 * rng_f64(r) - 1);
+	case POISON_ZERO:
+		return 0;
 	default:
 		return x;
 	}

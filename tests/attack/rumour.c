@@ -130,15 +130,17 @@ int attack_claim_address(struct attack *k)
 
 /* ---- ids that came and went */
 
-#define RETIRE_IDS 12000 /* more than the 8,192 that an agent remembers by default */
+/* More than the 8,192 that an agent remembers by default; the same ones at all agents. */
+#define RETIRE_IDS 12000
 #define RETIRE_AT_ONCE 4 /* pages between two looks at what the agent says */
 
-static void signed_by_nobody_known(struct gossip_update *u, uint64_t model)
+static void came_and_went(struct gossip_update *u, uint64_t model, uint64_t number)
 {
-	uint8_t public[32], secret[64], none[64] = {0};
+	uint8_t public[32], secret[64], none[64] = {0}, seed[32] = "came and went";
 	uint8_t text[17 + GOSSIP_UPDATE_BYTES] = "dunlin update v1";
 	memset(u, 0, sizeof *u);
-	crypto_sign_keypair(public, secret);
+	memcpy(seed + 16, &number, sizeof number);
+	crypto_sign_seed_keypair(public, secret, seed);
 	memcpy(u->record.id.bytes, public, sizeof public);
 	u->record.generation = u->record.nonce = u->record.incarnation = 1;
 	u->record.protocol_min = u->record.protocol_max = PROTOCOL_MAX;
@@ -166,7 +168,8 @@ static void retire_on(struct siege *s)
 			w.kind = w.gossip.kind = MESSAGE_SYNC;
 			w.gossip.n_updates = GOSSIP_UPDATES_MAX;
 			for (int j = 0; j < GOSSIP_UPDATES_MAX; j++)
-				signed_by_nobody_known(&w.gossip.update[j], m.self.status.model);
+				came_and_went(&w.gossip.update[j], m.self.status.model,
+				        (uint64_t)(s->done + j) % RETIRE_IDS);
 			if (session_send(&m.session, &w) != 0)
 				member_close(&m);
 			s->done += GOSSIP_UPDATES_MAX;
