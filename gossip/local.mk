@@ -21,6 +21,7 @@ libgossip_a_SOURCES = \
 	gossip/flock/offers.c \
 	gossip/flock/out.c \
 	gossip/flock/run_clock.c \
+	gossip/flock/trial.c \
 	gossip/flock/verify.c \
 	gossip/flock/view.c \
 	gossip/limits.h \

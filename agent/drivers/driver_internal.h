@@ -71,6 +71,7 @@ struct driver {
 	struct sketch heard;      /* of what came */
 	struct sketch fetched_of; /* of SLOT_FETCHED */
 	struct learner_measure measure;
+	struct learner_trial trial;
 	uv_work_t staging_work, fetched_work;
 	bool staging_busy, fetched_busy; /* a worker reads the slot */
 	bool has_validation;

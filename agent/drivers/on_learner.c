@@ -168,6 +168,17 @@ static void on_state(void *arg, const struct learner_state *s)
 	driver__event(arg, e);
 }
 
+static void on_tried(void *arg, const struct err *e)
+{
+	const struct trainer_trial *t = &((struct driver *)arg)->trial.t;
+	struct flock_event x = {.kind = FLOCK_EVENT_TRIED, .code = e->code};
+	if (e->code)
+		log_warn("join: %s", e->msg);
+	x.tried = (struct flock_trial){
+	        .loss = t->loss, .own = t->own, .initial = t->initial, .test = t->test};
+	driver__event(arg, x);
+}
+
 static void on_adopted(void *arg, const struct err *e)
 {
 	if (e->code)
@@ -332,8 +343,14 @@ void driver__learner_action(struct driver *d, const struct flock_action *a)
 	case FLOCK_DO_TAKE_STATE:
 		taken = take_state(d);
 		break;
+	case FLOCK_DO_TRY:
+		taken = learner_try(l, d->fetched, &d->trial);
+		break;
 	case FLOCK_DO_ADOPT:
 		taken = adopt(d, &a->adopt);
+		break;
+	case FLOCK_DO_RESTORE:
+		(void)!learner_restore(l);
 		break;
 	case FLOCK_DO_EVALUATE:
 		taken = learner_evaluate(l, true);
@@ -388,6 +405,7 @@ void driver__begin_learner(struct driver *d)
 	        .measured_cb = on_measured,
 	        .applied_cb = on_applied,
 	        .state_cb = on_state,
+	        .tried_cb = on_tried,
 	        .adopted_cb = on_adopted,
 	        .saved_cb = on_saved,
 	        .eval_cb = on_eval,

@@ -78,6 +78,16 @@ static void say_join(const struct driver *d, const char *id, const struct flock_
 		        "join: what %s gave is no model of this flock, by %llu sketches", id,
 		        U(s->a));
 		break;
+	case SAY_JOIN_WORSE:
+		log_warn("join: what %s gave has a loss of %.4g here, and no more than %.4g is "
+		         "believed: it is not taken",
+		        id, (double)s->a / 1e6, (double)s->b / 1e6);
+		break;
+	case SAY_RESTORED:
+		log_warn("restored: the state of %s, whose loss was %.4g when it was tried, has "
+		         "%.4g now: back to the one before",
+		        id, (double)s->b / 1e6, (double)s->a / 1e6);
+		break;
 	case SAY_JOIN_TAKEN:
 		log_limited(LOG_INFO,
 		        "join: the state of %s, step %llu, compared with %llu sketches, is taken",

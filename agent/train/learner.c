@@ -159,6 +159,8 @@ static void tell(struct learner_thread *l, const struct learner_job *j)
 		c->applied_cb(c->arg, j->step);
 	else if (j->what == LEARNER_GET && c->state_cb != NULL)
 		c->state_cb(c->arg, &j->state);
+	else if (j->what == LEARNER_TRY && c->tried_cb != NULL)
+		c->tried_cb(c->arg, &j->err);
 	else if (j->what == LEARNER_ADOPT && c->adopted_cb != NULL)
 		c->adopted_cb(c->arg, &j->err);
 	else
@@ -281,6 +283,16 @@ static bool adopt(struct learner *l, const float *from, const struct learner_sta
 	return ask(l, &(struct learner_job){.what = LEARNER_ADOPT, .from = from, .state = *s});
 }
 
+static bool try(struct learner *l, const float *from, struct learner_trial *to)
+{
+	return ask(l, &(struct learner_job){.what = LEARNER_TRY, .from = from, .trial = to});
+}
+
+static bool restore(struct learner *l)
+{
+	return ask(l, &(struct learner_job){.what = LEARNER_RESTORE});
+}
+
 static bool save(struct learner *l)
 {
 	return ask(l, &(struct learner_job){.what = LEARNER_SAVE});
@@ -327,6 +339,7 @@ static void close_learner(struct learner *base)
 	}
 	if (l->trainer != NULL)
 		learner__keep_close(l);
+	free(l->before);
 	trainer_free(l->trainer);
 	pthread_cond_destroy(&l->changed);
 	pthread_mutex_destroy(&l->lock);
@@ -344,7 +357,9 @@ static const struct learner_ops ops = {
         .measure = measure,
         .apply = apply,
         .take_state = take_state,
+        .try = try,
         .adopt = adopt,
+        .restore = restore,
         .save = save,
         .evaluate = evaluate,
         .export = export,

@@ -56,6 +56,11 @@ struct learner_measure {
 	struct sketch sketch;
 };
 
+/* What a state's parameters are worth, see trainer_try. */
+struct learner_trial {
+	struct trainer_trial t;
+};
+
 struct learner_eval {
 	struct eval_result r; /* test; count 0: there is no test set */
 	/* At most run.eval_samples of what data.validation holds out; count 0: nothing is held out.
@@ -83,6 +88,7 @@ struct learner_callbacks { /* on the loop; any may be NULL */
 	 * run.checkpoint_s and _steps, evaluations by run.eval_epochs, on a part of the test set.
 	 * Of such an outcome that the loop has not heard of when the next one is there,
 	 * only the newer is told. */
+	void (*tried_cb)(void *arg, const struct err *e);
 	void (*adopted_cb)(void *arg, const struct err *e);
 	void (*saved_cb)(void *arg, const char *path, uint64_t step, const struct err *e);
 	void (*eval_cb)(void *arg, const struct learner_eval *v, const struct err *e);
@@ -121,7 +127,9 @@ struct learner_ops {
 	bool (*measure)(struct learner *l, const float *difference, struct learner_measure *to);
 	bool (*apply)(struct learner *l, const float *difference, const float *k, int n_groups);
 	bool (*take_state)(struct learner *l, float *to);
+	bool (*try)(struct learner *l, const float *from, struct learner_trial *to);
 	bool (*adopt)(struct learner *l, const float *from, const struct learner_state *s);
+	bool (*restore)(struct learner *l);
 	bool (*save)(struct learner *l);
 	bool (*evaluate)(struct learner *l, bool whole);
 	bool (*export)(struct learner *l, const char *name);
@@ -212,6 +220,20 @@ static inline bool learner_adopt(
         struct learner *l, const float *from, const struct learner_state *s)
 {
 	return l->ops->adopt(l, from, s);
+}
+
+/* The losses of a state's parameters, of our own and of the initial ones; nothing changes. */
+static inline bool learner_try(struct learner *l, const float *from, struct learner_trial *to)
+{
+	return l->ops->try(l, from, to);
+}
+
+/* The state from before the last learner_adopt, which is kept for 200 steps if there was memory
+ * for it; without an answer. A learner that has failed since, because of numbers that are none, trains
+ * again. */
+static inline bool learner_restore(struct learner *l)
+{
+	return l->ops->restore(l);
 }
 
 static inline bool learner_save(struct learner *l) /* a checkpoint, and rotation */

@@ -19,7 +19,9 @@ enum learner_what {
 	LEARNER_MEASURE,
 	LEARNER_APPLY,
 	LEARNER_GET,
+	LEARNER_TRY,
 	LEARNER_ADOPT,
+	LEARNER_RESTORE,
 	LEARNER_SAVE,
 	LEARNER_EVALUATE,
 	LEARNER_EXPORT,
@@ -62,6 +64,7 @@ struct learner_job {
 	enum convert_format format;
 	struct sketch *sketch;           /* the same; NULL: none is wanted */
 	struct learner_measure *measure; /* the same */
+	struct learner_trial *trial;     /* the same */
 	float k[EXCHANGE_GROUPS_MAX];
 	bool whole;
 	char name[LEARNER_NAME];
@@ -116,6 +119,9 @@ struct learner_thread {
 	struct err failed; /* code 0: not so */
 	struct learner_copy copies[LEARNER_REQUESTS];
 	struct learner_keep keep;
+	float *before; /* owned: the state before the last adoption; NULL: none */
+	struct trainer_state before_state;
+	uint64_t before_step;
 	struct learner_job merge; /* that the trainer adds with its next step */
 	bool merging;             /* and is not answered yet */
 	float piece[LEARNER_PIECE];

@@ -21,9 +21,11 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
+#define BEFORE_STEPS 200 /* that the state before an adoption is kept */
 #define NICE 5 /* below the loop's thread; the device's threads inherit it */
 
 void learner__push(struct learner_queue *q, const struct learner_job *j)
@@ -129,6 +131,42 @@ static void get_state(struct learner_thread *l, struct learner_job *j)
 	};
 }
 
+/* Without memory for it there is no way back, and that is all. */
+static void keep_before(struct learner_thread *l)
+{
+	const size_t n = (size_t)trainer_vectors(l->trainer) * l->trainer->arch.n_total;
+
+	if (l->before == NULL)
+		l->before = malloc(n * sizeof *l->before);
+	if (l->before == NULL)
+		return;
+	trainer_get_state(l->trainer, l->before, &l->before_state);
+	l->before_step = l->trainer->step;
+}
+
+static void forget_before(struct learner_thread *l)
+{
+	if (l->before == NULL || l->trainer->step < l->before_step + BEFORE_STEPS)
+		return;
+	free(l->before);
+	l->before = NULL;
+}
+
+static void restore(struct learner_thread *l, struct learner_job *j)
+{
+	if (l->before == NULL ||
+	        trainer_adopt_state(l->trainer, l->before, &l->before_state, &j->err) != 0)
+		return;
+	l->run.unsaved = true;
+	if (l->failed.code == ERR_NONFINITE)
+		l->failed.code = 0;
+}
+
+static void try(struct learner_thread *l, struct learner_job *j)
+{
+	j->err.code = trainer_try(l->trainer, j->from, &j->trial->t, &j->err);
+}
+
 static void adopt(struct learner_thread *l, struct learner_job *j)
 {
 	const struct trainer_state s = {
@@ -137,6 +175,7 @@ static void adopt(struct learner_thread *l, struct learner_job *j)
 	        .vectors = j->state.vectors,
 	};
 
+	keep_before(l);
 	if (trainer_adopt_state(l->trainer, j->from, &s, &j->err) != 0)
 		return;
 	j->err.code = 0;
@@ -219,8 +258,14 @@ static void do_job(struct learner_thread *l, struct learner_job *j)
 		if (!learner__sound(l))
 			return;
 		break;
+	case LEARNER_TRY:
+		try(l, j);
+		break;
 	case LEARNER_ADOPT:
 		adopt(l, j);
+		break;
+	case LEARNER_RESTORE:
+		restore(l, j);
 		break;
 	case LEARNER_SAVE:
 		j->err.code = train_run_save(&l->run, &j->err);
@@ -321,6 +366,7 @@ static void step(struct learner_thread *l)
 		return;
 	}
 	learner__keep(l, train_run_now_s());
+	forget_before(l);
 }
 
 static void work(struct learner_thread *l)

@@ -15,6 +15,8 @@
  * numbers; then the step is not applied. Saving and restoring are in trainer_state.c. */
 #include "agent/train/trainer.h"
 
+#include "agent/train/weights.h"
+
 #include "agent/base/exit_code.h"
 #include "agent/base/rng.h"
 
@@ -268,6 +270,7 @@ void trainer_free(struct trainer *t)
 {
 	if (t == NULL)
 		return;
+	loader_free(t->try_loader);
 	loader_free(t->part_loader);
 	loader_free(t->test_loader);
 	loader_free(t->val_loader);
@@ -340,6 +343,12 @@ int trainer_flock(struct trainer *t, uint64_t identity, bool layer_norms, struct
 	}
 	if (rc == 0)
 		rc = bound_validation(t, part, e);
+	if (rc == 0 && !trainer_evaluates(t)) {
+		lc = (struct loader_config){.data = &t->train_data,
+		        .index = t->train_index,
+		        .n_index = t->n_train < part ? t->n_train : part};
+		rc = open_loader(t, &t->try_loader, lc, start, e);
+	}
 	if (rc != 0)
 		return rc;
 	t->flock = true;
@@ -543,4 +552,44 @@ int trainer_evaluate(struct trainer *t, enum eval_set set, struct eval_result *r
 		t->best_loss = r->loss;
 	}
 	return 0;
+}
+
+static double loss_on(
+        struct trainer *t, struct loader *l, const float *params, int *rc, struct err *e)
+{
+	struct eval_result r;
+
+	graph_set_params(t->net, params);
+	if (*rc == 0)
+		*rc = eval_run(t->net, l, &r, e);
+	return *rc == 0 && isfinite(r.loss) ? r.loss : NAN;
+}
+
+int trainer_try(struct trainer *t, const float *params, struct trainer_trial *r, struct err *e)
+{
+	const size_t n = t->arch.n_total;
+	struct loader *l = t->part_loader != NULL  ? t->part_loader
+	                   : t->has_test           ? t->test_loader
+	                   : t->val_loader != NULL ? t->val_loader
+	                                           : t->try_loader;
+	float *own = malloc(n * sizeof *own), *initial = malloc(n * sizeof *initial);
+	int rc = 0;
+
+	assert(!trainer_merging(t) && l != NULL);
+	*r = (struct trainer_trial){
+	        .loss = NAN, .own = NAN, .initial = NAN, .test = l != t->try_loader};
+	if (own == NULL || initial == NULL) {
+		free(own);
+		free(initial);
+		return err_set(e, ERR_NOMEM, "no memory to try a state of %zu parameters", n);
+	}
+	graph_get_params(t->net, own);
+	arch_init_params(&t->arch, (uint64_t)t->config->train.seed, initial);
+	if (weights_nonfinite(params, n) == n)
+		r->loss = loss_on(t, l, params, &rc, e);
+	r->initial = loss_on(t, l, initial, &rc, e);
+	r->own = loss_on(t, l, own, &rc, e); /* the last: they are the parameters again */
+	free(own);
+	free(initial);
+	return rc;
 }

@@ -37,6 +37,7 @@ struct trainer {
 	uint64_t others;            /* samples that all other agents have trained on, so far */
 	uint32_t *part_index;       /* owned; NULL: the whole test set is no larger */
 	struct loader *part_loader; /* owned, or NULL */
+	struct loader *try_loader;  /* owned; NULL: there are samples that are not trained on */
 	bool want_layer_norms;
 	double layer_norms; /* Σ over the parameter tensors of ‖g‖, of the last step, if wanted */
 	double moved;       /* see trainer_flock */
@@ -117,6 +118,16 @@ enum eval_set { EVAL_VALIDATION, EVAL_TEST, EVAL_TEST_PART };
 bool trainer_evaluates(const struct trainer *t); /* it has one of them at all */
 int trainer_evaluate(
         struct trainer *t, enum eval_set set, struct eval_result *r, struct err *e) MUST_CHECK;
+
+/* Mean losses of those parameters (arch.n_total floats), of our own and of the initial weights, on
+ * the same samples: a part of the test set, or of what is held out, or else of the training part
+ * without augmentation. All stays as it was. What is not finite is a loss that is none. */
+struct trainer_trial {
+	double loss, own, initial; /* NaN: not a number */
+	bool test;                 /* of samples that are not trained on */
+};
+int trainer_try(struct trainer *t, const float *params, struct trainer_trial *r,
+        struct err *e) MUST_CHECK;
 
 /* Mean and deviation for a training set: over all samples that are not held out, whichever part of
  * them is ours, since agents that average their parameters must see the same input alike. */

@@ -15,6 +15,7 @@
 #define LIE_LEAST 1.0        /* of our length: the first steps are long */
 #define LIE_MOST 1.5         /* of it: two that have nothing in common are 1.4 apart */
 #define TOLD_MS 10000        /* what a peer told so lately is its place now */
+#define AGREE 2              /* peers that must be of one mind for us to give up our state */
 #define ADOPT_AGAIN_MS 60000
 #define ADOPT_JITTER_MS 3000
 
@@ -110,8 +111,8 @@ int flock__peer_sketches(const struct flock *f, struct sketch *out, int max)
 }
 
 /* A peer that has made as many steps again since its sketch may be anywhere. */
-int flock__witnesses(const struct flock *f, const struct peer_id *donor, const struct sketch *side,
-        struct sketch *out, int max)
+int flock__witnesses(
+        const struct flock *f, const struct peer_id *donor, bool apart, struct sketch *out, int max)
 {
 	int n = 0;
 	for (uint32_t i = 0; i < gossip_count(f->membership) && n < max; i++) {
@@ -121,7 +122,7 @@ int flock__witnesses(const struct flock *f, const struct peer_id *donor, const s
 			continue;
 		bool fresh = told_by(f, &v.record.id, TOLD_MS) ||
 		             (v.sketch && v.sketch->step >= v.record.status.step / 2);
-		if (fresh && (!side || sketch_nearer(&out[n], side, &f->divergence.own)))
+		if (fresh && (!apart || flock__apart(f, &out[n])))
 			n++;
 	}
 	return n;
@@ -171,7 +172,8 @@ void flock__consider_adopting(
 	        .self = f->c.membership.self,
 	        .peer = *peer,
 	        .fresh = f->c.fresh};
-	if (f->phase != FLOCK_TRAINING || d->adopt_ms != 0 ||
+	uint32_t live = 0;
+	if (f->phase != FLOCK_TRAINING || d->adopt_ms != 0 || flock__joining(f) ||
 	        (d->adopted_ms != 0 && f->now_ms - d->adopted_ms < ADOPT_AGAIN_MS))
 		return;
 	adoption_add(&sides, &f->c.membership.self, &d->own, flock__samples(f));
@@ -179,12 +181,16 @@ void flock__consider_adopting(
 		struct member_view v = gossip_member(f->membership, i);
 		struct sketch s;
 		bool known = flock__peer_sketch(f, &v.record.id, &s);
-		if (flock__is_candidate(f, &v))
-			adoption_add(
-			        &sides, &v.record.id, known ? &s : NULL, v.record.status.samples);
+		if (!flock__is_candidate(f, &v) || flock__quarantined(f, &v.record.id))
+			continue;
+		adoption_add(&sides, &v.record.id, known ? &s : NULL, v.record.status.samples);
+		live += v.record.status.samples >= f->c.fresh;
 	}
 	enum adoption_verdict verdict = adoption_decide(&sides);
 	if (verdict == ADOPTION_NONE)
+		return;
+	/* One peer alone, where there are others, does not make a flock that we follow. */
+	if (verdict == ADOPTION_ADOPT && sides.they.agents < (live < AGREE ? live : AGREE))
 		return;
 	struct flock_say *s = flock__say(f, SAY_APART);
 	s->peer = *peer;
@@ -203,11 +209,10 @@ void flock__consider_adopting(
  */
 bool flock__catch_up(struct flock *f)
 {
-	if (!flock__stale(f) || !flock__idle(f))
+	if (!flock__stale(f) || !flock__idle(f) || flock__joining(f))
 		return false;
 	flock__say(f, SAY_STALE)->a = flock__missed(f);
 	f->divergence.adopt_ms = 0;
-	flock__do(f, FLOCK_DO_PAUSE);
 	flock__join_begin(f, NULL, true);
 	return true;
 }
@@ -215,10 +220,9 @@ bool flock__catch_up(struct flock *f)
 bool flock__adopt_if_due(struct flock *f)
 {
 	struct flock__divergence *d = &f->divergence;
-	if (d->adopt_ms == 0 || f->now_ms < d->adopt_ms || !flock__idle(f))
+	if (d->adopt_ms == 0 || f->now_ms < d->adopt_ms || !flock__idle(f) || flock__joining(f))
 		return false;
 	d->adopt_ms = 0;
-	flock__do(f, FLOCK_DO_PAUSE);
 	flock__join_begin(f, &d->adopt_from, true);
 	return true;
 }

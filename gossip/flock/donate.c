@@ -71,7 +71,8 @@ static void have_copy(struct flock *f)
 static bool gives(const struct flock *f)
 {
 	bool trained = f->clock.last.step > 0 || f->joined;
-	return trained && f->phase >= FLOCK_TRAINING && f->phase < FLOCK_LEAVING;
+	return trained && f->phase >= FLOCK_TRAINING && f->phase < FLOCK_LEAVING &&
+	       !flock__joining(f);
 }
 
 void flock__donate_state(struct flock *f, const struct flock_state *s)

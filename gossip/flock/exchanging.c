@@ -292,7 +292,7 @@ static void decide(struct flock *f, const struct flock_trained *s)
 	struct gate_decision d = gate_step(f->gate, &g);
 	uint64_t number = ledger_decision(
 	        &f->ledger, s->step, f->now_ms, &d, f->c.exchange_bytes[f->c.format]);
-	if (!d.exchange || f->candidates.n == 0 || flock__stale(f))
+	if (!d.exchange || f->candidates.n == 0 || flock__stale(f) || flock__joining(f))
 		return;
 	bool engaged = !flock__idle(f);
 	if (!engaged)
@@ -313,6 +313,7 @@ void flock__steps(struct flock *f, const struct flock_trained *s, int n)
 	}
 	c->last = s[n - 1];
 	flock__path(f);
+	flock__adopted_steps(f, s, n);
 	if (f->phase != FLOCK_TRAINING)
 		return;
 	flock__candidates(f);

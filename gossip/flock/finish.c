@@ -80,7 +80,8 @@ void flock__run_over(struct flock *f, const struct flock_event *e)
 	flock__tell_clock(f);
 	f->finish.run_over = true;
 	/* Without a state of the flock it joins first: untrained weights are nothing to merge. */
-	if (f->phase != FLOCK_LOOKING && f->phase != FLOCK_JOINING)
+	if (f->phase != FLOCK_LOOKING && f->phase != FLOCK_JOINING && f->join.stage == JOIN_NONE &&
+	        !flock__stale(f))
 		flock__merge_begin(f);
 }
 
@@ -208,6 +209,8 @@ void flock__finish_tick(struct flock *f)
 
 void flock__learner_failed(struct flock *f, int code)
 {
+	if (flock__adopted_failed(f, code))
+		return;
 	f->finish.learner_failed = true;
 	if (f->phase == FLOCK_LEAVING)
 		return;

@@ -43,6 +43,8 @@ void flock__joined(struct flock *f, bool from_donor)
 		flock__merge_begin(f);
 		return;
 	}
+	if (f->phase == FLOCK_PAUSED)
+		return; /* by the user, while the state came */
 	flock__phase(f, FLOCK_TRAINING);
 	flock__do(f, FLOCK_DO_TRAIN);
 }
@@ -91,6 +93,7 @@ static void tick(struct flock *f)
 	flock__tell_clock(f);
 	flock__join_tick(f);
 	flock__donate_tick(f);
+	flock__adopted_tick(f);
 	if (!f->divergence.has_own) /* that of the initial weights, or of the checkpoint's */
 		flock__sketch_soon(f);
 	switch (f->phase) {
@@ -234,6 +237,9 @@ static void on_refused(struct flock *f, const struct flock_event *e)
 	case FLOCK_DO_TAKE_STATE:
 		flock__donate_refused(f);
 		break;
+	case FLOCK_DO_TRY:
+		flock__join_tried(f, &failed);
+		break;
 	case FLOCK_DO_ADOPT:
 		flock__join_adopted(f, ERR_BUSY);
 		break;
@@ -319,6 +325,9 @@ static void on_event(struct flock *f, const struct flock_event *e)
 		break;
 	case FLOCK_EVENT_STATE:
 		flock__donate_state(f, &e->state);
+		break;
+	case FLOCK_EVENT_TRIED:
+		flock__join_tried(f, e);
 		break;
 	case FLOCK_EVENT_ADOPTED:
 		flock__join_adopted(f, e->code);

@@ -98,6 +98,13 @@ struct flock_state { /* a whole state: parameters and the optimizer's vectors */
 	uint8_t optimizer, vectors;
 };
 
+/* What parameters that were fetched are worth, beside our own and the initial ones: mean losses on
+ * the same samples. A learner measures; whether the state is believed is decided here. */
+struct flock_trial {
+	double loss, own, initial; /* NaN: not measured, or not a number */
+	bool test;                 /* of samples that nobody trains on; else of our training part */
+};
+
 struct flock_eval {
 	double loss;
 	int64_t correct, count;
@@ -126,6 +133,7 @@ enum flock_event_kind {
 	FLOCK_EVENT_MEASURED,
 	FLOCK_EVENT_APPLIED,
 	FLOCK_EVENT_STATE,   /* DONATED holds a state */
+	FLOCK_EVENT_TRIED,   /* FETCHED has been measured on samples; code: it could not be */
 	FLOCK_EVENT_ADOPTED, /* or not: code */
 	FLOCK_EVENT_EVALUATED,
 	FLOCK_EVENT_SAVED,
@@ -169,6 +177,7 @@ struct flock_event {
 			const struct sketch *sketch; /* of what came; NULL: not made; borrowed */
 		} measured;
 		struct flock_state state;
+		struct flock_trial tried;
 		struct flock_eval eval;
 		uint64_t saved_step;
 		struct {
@@ -193,7 +202,8 @@ enum flock_action_kind {
 	FLOCK_DO_MEASURE,
 	FLOCK_DO_APPLY,
 	FLOCK_DO_TAKE_STATE,
-	FLOCK_DO_ADOPT,
+	FLOCK_DO_TRY,      /* FETCHED, on samples; then TRIED. Our own parameters stay */
+	FLOCK_DO_ADOPT,    /* and keep what was before, for some time, for RESTORE */
 	FLOCK_DO_EVALUATE, /* the whole test set */
 	FLOCK_DO_SAVE,
 	FLOCK_DO_EXPORT,
@@ -202,6 +212,8 @@ enum flock_action_kind {
 	FLOCK_DO_TRAIN,
 	FLOCK_DO_PAUSE,
 	FLOCK_DO_CLOCK,   /* samples of all others */
+	FLOCK_DO_RESTORE, /* the state from before the last ADOPT; a learner that failed since then
+	                     because of numbers that are none trains again */
 	FLOCK_DO_RELEASE, /* the slot's memory may go: DONATED, FETCHED */
 	FLOCK_DO_LEAVE,   /* leaving has begun: because the run is over (code 0), or has failed */
 	FLOCK_DO_LEFT,    /* goodbye is said: close everything */
@@ -255,17 +267,19 @@ enum flock_say_code {
 	SAY_JOIN_BROKEN, /* a of b parameters; code */
 	SAY_JOIN_OTHER_DONOR,  /* flag: goes on, else starts over */
 	SAY_JOIN_IMPLAUSIBLE,  /* peer; a: sketches */
+	SAY_JOIN_WORSE,        /* peer; a: its loss, b: what is still believed, in millionths */
 	SAY_JOIN_TAKEN,        /* peer; a: step, b: sketches */
 	SAY_JOIN_ADOPT_FAILED, /* code */
 	SAY_JOIN_NOBODY,       /* flag: from our own state, else from the initial weights */
 	SAY_JOINED,            /* a: ms, b: clock */
-	SAY_DONATED,           /* peer; a: step */
-	SAY_DONATION_BROKEN,   /* peer; code */
-	SAY_REFUSED,           /* a: the action that the learner could not take */
-	SAY_FAILED,            /* code: the learner's */
-	SAY_UNWRITTEN,         /* code: the result could not be written; tried again */
-	SAY_UNLIKE,            /* peer; words: in what its manifest differs */
-	SAY_ALL_UNLIKE,        /* a: peers of our run, all of another manifest; words: the keys */
+	SAY_RESTORED, /* peer: who gave the state that is given up; a: its loss now, b: as tried */
+	SAY_DONATED,  /* peer; a: step */
+	SAY_DONATION_BROKEN, /* peer; code */
+	SAY_REFUSED,         /* a: the action that the learner could not take */
+	SAY_FAILED,          /* code: the learner's */
+	SAY_UNWRITTEN,       /* code: the result could not be written; tried again */
+	SAY_UNLIKE,          /* peer; words: in what its manifest differs */
+	SAY_ALL_UNLIKE,      /* a: peers of our run, all of another manifest; words: the keys */
 };
 
 struct flock_say {
@@ -324,6 +338,8 @@ struct flock_counts {
 	uint64_t bytes_sent, bytes_received; /* of parameters, sealed, all transfers included */
 	uint64_t donations, donated_bytes;   /* states sent to joiners */
 	uint64_t adoptions;                  /* states taken from donors */
+	uint64_t tried, refused;             /* states that were tried; of them, not believed */
+	uint64_t restored;                   /* that were taken, and given up again */
 };
 
 struct flock_view {
@@ -351,6 +367,7 @@ struct flock_view {
 	uint32_t quarantined;
 	struct peer_id donor;            /* JOINING */
 	uint64_t join_count, join_total; /* JOINING: numbers that have come, of how many */
+	bool joining;                    /* a donor's state is on its way, in whatever phase */
 	bool joined;                     /* from a donor, not from the initial weights */
 	uint64_t saved_step, saves, saved_ms;
 	uint64_t exchanged_ms; /* when the last exchange came about */

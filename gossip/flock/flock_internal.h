@@ -10,6 +10,7 @@
  *     differing.c   peers with another manifest
  *     divergence.c  our sketch and the peers'; flocks that were apart
  *     join.c        taking a donor's state
+ *     trial.c       whether it is believed, and whether it stays so
  *     donate.c      giving ours
  *     finish.c      merge rounds, the result, leaving
  *     view.c        what can be told
@@ -111,7 +112,8 @@ enum flock__join_stage {
 	JOIN_OPENING,  /* the connection is, until at_ms */
 	JOIN_TRANSFER, /* a transfer holds SLOT_FETCHED */
 	JOIN_MEASURE,  /* a worker reads it */
-	JOIN_ADOPT,    /* the learner does */
+	JOIN_TRY,      /* the learner does */
+	JOIN_ADOPT,    /* the same */
 	JOIN_ENDING,   /* given up, the holder has not let go */
 };
 
@@ -130,12 +132,24 @@ struct flock__join {
 	bool has_donor_sketch;
 	uint64_t count, total; /* numbers that have come, of how many */
 	bool mixed;            /* they are of more than one donor */
-	struct sketch side;    /* of the flock whose state is wanted */
-	bool has_side;
+	int n_witnesses;       /* that the state was held against */
+	bool apart;            /* the state of a flock far from us is wanted */
 	int attempts;
 	struct peer_id shunned[FLOCK_SHUNNED];
 	int n_shunned;
 	struct sketch result;
+	struct flock_trial trial;
+};
+
+/* The state that was adopted last, while the learner still has the one before it. */
+struct flock__adopted {
+	bool on, due; /* due: the one before is wanted back */
+	struct peer_id donor;
+	uint64_t since, until; /* own steps */
+	double trial, own;     /* losses: as tried, and of the state before */
+	double sum;            /* of the losses since */
+	uint64_t others_then, own_then;
+	bool joined;
 };
 
 enum flock__donation_stage {
@@ -217,6 +231,7 @@ struct flock {
 	struct flock__exchanging x;
 	struct flock__divergence divergence;
 	struct flock__join join;
+	struct flock__adopted adopted;
 	struct flock__donate donate;
 	struct flock__finish finish;
 
@@ -306,10 +321,11 @@ void flock__own_sketch(struct flock *f, const struct sketch *s, uint64_t step);
 void flock__keep_sketch(struct flock *f, const struct peer_id *id, const struct exchange_terms *t);
 bool flock__peer_sketch(const struct flock *f, const struct peer_id *id, struct sketch *out);
 int flock__peer_sketches(const struct flock *f, struct sketch *out, int max);
-/* Those by which what a donor gave is judged: fresh, and not its own. side: only of those who are
- * nearer to it than to us; NULL: of all. */
-int flock__witnesses(const struct flock *f, const struct peer_id *donor, const struct sketch *side,
+/* Those by which what a donor gave is judged: fresh, and not its own. apart: only of those who are
+ * far from us, by our own sketch; the donor's says nothing about who is a witness. */
+int flock__witnesses(const struct flock *f, const struct peer_id *donor, bool apart,
         struct sketch *out, int max);
+bool flock__quarantined(const struct flock *f, const struct peer_id *id);
 /* The peer's parameters, that far from ours, are not those that its sketch was made of. */
 bool flock__lied(const struct flock *f, const struct peer_id *peer, double distance);
 /* The peer's sketch says that we are not of one flock any more. */
@@ -327,10 +343,19 @@ bool flock__join_bulk(struct flock *f, const struct flock_event *e);
 void flock__join_unsent(struct flock *f, const struct flock_event *e);
 void flock__join_transferred(struct flock *f, const struct flock_event *e);
 void flock__join_measured(struct flock *f, const struct flock_event *e);
+void flock__join_tried(struct flock *f, const struct flock_event *e);
 void flock__join_adopted(struct flock *f, int code);
+bool flock__joining(const struct flock *f); /* or is about to give a state up: no exchange now */
 void flock__join_gone(struct flock *f, const struct peer_id *id);
 void flock__join_tick(struct flock *f);
 void flock__join_close(struct flock *f);
+
+/* trial.c */
+bool flock__believes(struct flock *f); /* what join.trial says of the state that was fetched */
+void flock__adopted(struct flock *f);  /* it is ours: watch it */
+void flock__adopted_steps(struct flock *f, const struct flock_trained *s, int n);
+bool flock__adopted_failed(struct flock *f, int code); /* true: the state before comes back */
+void flock__adopted_tick(struct flock *f);
 
 /* donate.c */
 bool flock__donate_message(

@@ -3,7 +3,7 @@
  *
  *     FETCH ──► donor        DONATE: this snapshot, so many vectors, from that number on
  *     bulk connection ══►    numbers come in, checked finite, chunk by chunk
- *     measured, compared with sketches of other peers ──► the learner adopts it ──► training
+ *     measured, compared with sketches of other peers ──► tried (trial.c) ──► adopted ──► training
  *
  * What can fail, and then: the donor is busy or says nothing (another is asked), the connection
  * breaks (the rest is asked for, from the same snapshot; or, if that donor is gone, from another
@@ -12,6 +12,7 @@
  * With nobody left to ask it trains from what it has, and says so. */
 #include "gossip/flock/flock_internal.h"
 
+#include <math.h>
 #include <string.h>
 
 #define ANSWER_MS 5000 /* for the donor's answer */
@@ -20,7 +21,7 @@
 #define ATTEMPTS_MAX 40
 #define PEERS_COMPARED 8
 #define INHERITED 0.25 /* of the parameters' length: the longest radius before the first own step */
-#define DONORS_MAX 64 /* to draw one from */
+#define DONORS_MAX 64  /* to draw one from */
 
 static bool shunned(const struct flock__join *j, const struct peer_id *id)
 {
@@ -58,8 +59,7 @@ static void next_donor(struct flock *f)
 static bool on_side(const struct flock *f, const struct peer_id *id)
 {
 	struct sketch s;
-	return !f->join.has_side || (flock__peer_sketch(f, id, &s) &&
-	                                    sketch_nearer(&s, &f->join.side, &f->divergence.own));
+	return !f->join.apart || (flock__peer_sketch(f, id, &s) && flock__apart(f, &s));
 }
 
 /* A donor at random; first the one that an earlier attempt had. */
@@ -172,15 +172,16 @@ void flock__join_begin(struct flock *f, const struct peer_id *from, bool anew)
 	struct flock__join *j = &f->join;
 	if (j->stage != JOIN_NONE)
 		return;
-	flock__phase(f, FLOCK_JOINING);
+	/* Who has a state trains on until the other one is whole and tried. */
+	if (!anew || f->phase != FLOCK_TRAINING)
+		flock__phase(f, FLOCK_JOINING);
 	memset(j, 0, sizeof *j);
 	j->anew = anew;
 	j->began_ms = f->now_ms;
 	if (from) {
 		j->donor = *from;
 		j->has_donor = true;
-		j->has_side =
-		        anew && f->divergence.has_own && flock__peer_sketch(f, from, &j->side);
+		j->apart = anew && f->divergence.has_own;
 	}
 	ask(f);
 }
@@ -323,8 +324,7 @@ void flock__join_measured(struct flock *f, const struct flock_event *e)
 		return;
 	}
 	j->result = *e->measured.sketch;
-	int n = flock__witnesses(
-	        f, &j->donor, j->has_side ? &j->side : NULL, peers, PEERS_COMPARED);
+	int n = flock__witnesses(f, &j->donor, j->apart, peers, PEERS_COMPARED);
 	/* Of a donor and a single witness nobody knows who lies. */
 	if (!sketch_plausible(&j->result, peers, n < 2 ? 0 : n)) {
 		flock__say_of(f, SAY_JOIN_IMPLAUSIBLE, &j->donor, (uint64_t)n, 0);
@@ -336,7 +336,34 @@ void flock__join_measured(struct flock *f, const struct flock_event *e)
 		next_donor(f);
 		return;
 	}
-	flock__say_of(f, SAY_JOIN_TAKEN, &j->donor, j->info.step, (uint64_t)n);
+	j->n_witnesses = n;
+	j->stage = JOIN_TRY;
+	flock__do(f, FLOCK_DO_TRY);
+}
+
+void flock__join_tried(struct flock *f, const struct flock_event *e)
+{
+	struct flock__join *j = &f->join;
+	if (j->stage != JOIN_TRY)
+		return;
+	j->trial = e->tried;
+	if (e->code == ERR_BUSY) { /* our own learner had no room */
+		j->count = 0;
+		again(f);
+		return;
+	}
+	if (e->code)
+		j->trial.loss = (double)NAN;
+	if (!flock__believes(f)) {
+		/* A little worse than the initial weights may be a young flock's bad luck. */
+		if (!j->mixed && !(j->trial.loss <= 2 * j->trial.initial))
+			partners_quarantine(f->partners, &j->donor,
+			        "gave a state that is worse than the initial weights", f->now_ms);
+		j->count = 0;
+		next_donor(f);
+		return;
+	}
+	flock__say_of(f, SAY_JOIN_TAKEN, &j->donor, j->info.step, (uint64_t)j->n_witnesses);
 	clip_init(&f->clip, f->c.n_groups);
 	clip_inherit(&f->clip, j->radius, j->n_radius);
 	clip_cap(&f->clip, INHERITED * sketch_norm(&j->result));
@@ -360,6 +387,7 @@ void flock__join_adopted(struct flock *f, int code)
 		return;
 	}
 	f->counts.adoptions++;
+	flock__adopted(f);
 	f->divergence.adopted_ms = f->now_ms;
 	f->divergence.own = j->result;
 	f->divergence.has_own = true;
@@ -371,6 +399,11 @@ void flock__join_adopted(struct flock *f, int code)
 	s->a = f->now_ms - j->began_ms;
 	s->b = flock__clock(f);
 	end(f, true);
+}
+
+bool flock__joining(const struct flock *f)
+{
+	return f->join.stage != JOIN_NONE || f->adopted.due;
 }
 
 /* ---- time, and the end */

@@ -72,8 +72,8 @@ static enum exchange_why willing(struct flock *f, const struct peer_id *from,
 		*words = "no sketch";
 		return EXCHANGE_UNKNOWN;
 	}
-	if (f->phase == FLOCK_TRAINING && flock__stale(f))
-		return EXCHANGE_JOINING; /* as soon as the next tick */
+	if (flock__joining(f) || (f->phase == FLOCK_TRAINING && flock__stale(f)))
+		return EXCHANGE_JOINING; /* or as soon as the next tick */
 	if (exchange_state(f->exchange) == EXCHANGE_OFFERED) {
 		struct peer_id with = exchange_peer(f->exchange);
 		if (peer_id_equal(&with, from))
@@ -100,11 +100,16 @@ static enum exchange_why willing(struct flock *f, const struct peer_id *from,
 	return EXCHANGE_WILLING;
 }
 
-/* A peer says that our parameters are far from its own: our own sketches decide. */
-static void told_apart(struct flock *f, const struct peer_id *from)
+/* A peer says that our parameters are far from its own: our own sketches decide. Only as an answer
+ * to our offer: who says it unasked could choose the time. */
+static void told_apart(struct flock *f, const struct peer_id *from, uint64_t exchange)
 {
 	struct sketch theirs;
-	if (f->divergence.has_own && flock__peer_sketch(f, from, &theirs))
+	if (exchange_state(f->exchange) != EXCHANGE_OFFERED || exchange != f->x.number)
+		return;
+	struct peer_id asked = exchange_peer(f->exchange);
+	if (peer_id_equal(&asked, from) && f->divergence.has_own &&
+	        flock__peer_sketch(f, from, &theirs))
 		flock__consider_adopting(f, from, &theirs);
 }
 
@@ -135,6 +140,6 @@ void flock__exchange_message(
 		e.received.words = "no sketch";
 	}
 	if (m->kind == EXCHANGE_BUSY && m->busy.why == EXCHANGE_APART)
-		told_apart(f, from);
+		told_apart(f, from, m->exchange);
 	flock__exchange(f, &e);
 }

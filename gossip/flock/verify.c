@@ -11,8 +11,8 @@
  *
  * Only what is the same up to rounding counts, and only when the peer should have moved by much
  * more than that. A peer that moves a little each time is not noticed here; clipping bounds what it
- * can do, and what it has moved us by in all is bounded by our own path. What is accused is not used, and the peer is asked again later; after some accusations in
- * a row it is quarantined. */
+ * can do, and what it has moved us by in all is bounded by our own path. What is accused is not
+ * used, and the peer is asked again later; after some accusations in a row it is quarantined. */
 #include "gossip/flock/flock_internal.h"
 
 #include <math.h>
@@ -61,8 +61,8 @@ void flock__path(struct flock *f)
 		        CLIP_OWN_STEPS * s->moved / (double)(s->step - f->clock.set_step));
 }
 
-/* Nobody trains in merge rounds: there the radius of the training before is the measure, and without
- * one the parameters' own length. */
+/* Nobody trains in merge rounds: there the radius of the training before is the measure, and
+ * without one the parameters' own length. */
 static double pull_left(const struct flock *f, const struct peer_id *id)
 {
 	if (!exchange_final(f->exchange))

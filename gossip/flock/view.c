@@ -99,6 +99,7 @@ void flock_view(const struct flock *f, struct flock_view *v)
 	v->join_count = f->join.count;
 	v->join_total = f->join.total;
 	v->joined = f->joined;
+	v->joining = f->join.stage != JOIN_NONE;
 	v->saved_step = f->saved_step;
 	v->saves = f->saves;
 	v->saved_ms = f->saved_ms;

@@ -27,7 +27,7 @@ struct clip {
 	int n_groups;
 	struct clip_series all, group[EXCHANGE_GROUPS_MAX];
 	float inherited[EXCHANGE_GROUPS_MAX + 1]; /* τ of a donor, overall then by group; 0: none */
-	double most; /* what an inherited τ counts for, or four times the own path if that is more */
+	double most;  /* of an inherited τ; or four times the own path, if that is more */
 	double moved; /* own path, when something was last entered */
 };
 

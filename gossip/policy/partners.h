@@ -13,7 +13,9 @@
  *
  * Pulls: what one peer has moved our parameters by in a window, the last 128 to 256 own steps, is
  * at most 4 × our own path in it. Clipping bounds one exchange; a peer that is just within the
- * radius each time could still lead us anywhere. Pure; a bounded table whose least recently used entry makes room. */
+ * radius each time could still lead us anywhere.
+ *
+ * Pure; a bounded table whose least recently used entry makes room. */
 #ifndef DUNLIN_GOSSIP_POLICY_PARTNERS_H
 #define DUNLIN_GOSSIP_POLICY_PARTNERS_H
 

@@ -204,8 +204,7 @@ static void a_local_model_is_not_called_merged(void **state)
 	snprintf(path, sizeof path, "%s/log", b.folder);
 	start(&b);
 	b.toy[0].hold = b.toy[0].enough = true;
-	AWAIT(&b, b.toy[0].n_jobs > 0);
-	assert_int_equal(b.toy[0].job[0].what, TOY_EVALUATE);
+	AWAIT(&b, b.toy[0].n_jobs > 0 && b.toy[0].job[0].what == TOY_EVALUATE);
 	fflush(stderr);
 	int fd = open(path, O_RDWR | O_CREAT, 0600);
 	assert_true(fd >= 0 && out >= 0 && dup2(fd, STDERR_FILENO) >= 0);

@@ -20,7 +20,9 @@ enum toy_what {
 	TOY_MEASURE,
 	TOY_APPLY,
 	TOY_TAKE_STATE,
+	TOY_TRY,
 	TOY_ADOPT,
+	TOY_RESTORE,
 	TOY_SAVE,
 	TOY_EVALUATE,
 	TOY_EXPORT,
@@ -123,6 +125,13 @@ static inline void toy_do(struct toy *t, const struct toy_job *j)
 		break;
 	case TOY_TAKE_STATE:
 		toy_state_now(t, j);
+		break;
+	case TOY_TRY:
+		*(struct learner_trial *)j->to = (struct learner_trial){
+		        .t = {.loss = 1, .own = 1, .initial = 2, .test = true}};
+		c->tried_cb(c->arg, &fine);
+		break;
+	case TOY_RESTORE:
 		break;
 	case TOY_ADOPT:
 		memcpy(t->x, j->from, sizeof t->x);
@@ -259,6 +268,16 @@ static inline bool toy_adopt(struct learner *l, const float *from, const struct 
 	return toy_ask(l, (struct toy_job){.what = TOY_ADOPT, .from = from});
 }
 
+static inline bool toy_try(struct learner *l, const float *from, struct learner_trial *to)
+{
+	return toy_ask(l, (struct toy_job){.what = TOY_TRY, .from = from, .to = to});
+}
+
+static inline bool toy_restore(struct learner *l)
+{
+	return toy_ask(l, (struct toy_job){.what = TOY_RESTORE});
+}
+
 static inline bool toy_save(struct learner *l)
 {
 	return toy_ask(l, (struct toy_job){.what = TOY_SAVE});
@@ -296,7 +315,9 @@ static const struct learner_ops toy_ops = {.buffer = toy_buffer,
         .measure = toy_measure,
         .apply = toy_apply,
         .take_state = toy_take_state,
+        .try = toy_try,
         .adopt = toy_adopt,
+        .restore = toy_restore,
         .save = toy_save,
         .evaluate = toy_evaluate,
         .export = toy_export,

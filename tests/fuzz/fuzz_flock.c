@@ -333,6 +333,8 @@ static void ask_learner(const struct flock_action *a)
 		pass(SLOT_DONATED, NOBODY, LEARNER);
 		demand(l.readers == 0);
 	}
+	if (a->kind == FLOCK_DO_TRY)
+		pass(SLOT_FETCHED, NOBODY, LEARNER);
 	if (a->kind == FLOCK_DO_ADOPT) {
 		pass(SLOT_FETCHED, NOBODY, LEARNER);
 		demand(a->adopt.vectors == VECTORS && a->adopt.optimizer == l.c.optimizer);
@@ -371,6 +373,7 @@ static void act(const struct flock_action *a)
 		l.trains = a->kind == FLOCK_DO_TRAIN;
 		break;
 	case FLOCK_DO_CLOCK:
+	case FLOCK_DO_RESTORE:
 	case FLOCK_DO_LEAVE:
 		break;
 	case FLOCK_DO_RELEASE:
@@ -492,7 +495,7 @@ static void let_go(uint8_t kind)
 		pass(SLOT_STAGING, LEARNER, NOBODY);
 	if (kind == FLOCK_DO_TAKE_STATE)
 		pass(SLOT_DONATED, LEARNER, NOBODY);
-	if (kind == FLOCK_DO_ADOPT)
+	if (kind == FLOCK_DO_ADOPT || kind == FLOCK_DO_TRY)
 		pass(SLOT_FETCHED, LEARNER, NOBODY);
 }
 
@@ -512,6 +515,7 @@ static void answer(uint8_t kind, uint8_t how)
 	static const uint8_t events[ASKS] = {[FLOCK_DO_SNAPSHOT] = FLOCK_EVENT_SNAPSHOT,
 	        [FLOCK_DO_APPLY] = FLOCK_EVENT_APPLIED,
 	        [FLOCK_DO_TAKE_STATE] = FLOCK_EVENT_STATE,
+	        [FLOCK_DO_TRY] = FLOCK_EVENT_TRIED,
 	        [FLOCK_DO_ADOPT] = FLOCK_EVENT_ADOPTED,
 	        [FLOCK_DO_EVALUATE] = FLOCK_EVENT_EVALUATED,
 	        [FLOCK_DO_SAVE] = FLOCK_EVENT_SAVED,
@@ -542,6 +546,12 @@ static void answer(uint8_t kind, uint8_t how)
 		        .clock = l.clock,
 		        .optimizer = l.c.optimizer,
 		        .vectors = VECTORS};
+	} else if (kind == FLOCK_DO_TRY) {
+		e.code = how >= 0xe0 ? ERR_IO : 0;
+		e.tried = (struct flock_trial){.loss = how & 1 ? (double)NAN : how,
+		        .own = how & 2 ? 8 : 200,
+		        .initial = how & 4 ? 100 : (double)NAN,
+		        .test = how & 8};
 	} else if (kind == FLOCK_DO_EVALUATE) {
 		e.eval = (struct flock_eval){.count = how & 1, .whole = true, .asked = true};
 	} else if (kind != FLOCK_DO_APPLY) {

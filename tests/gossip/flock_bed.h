@@ -18,7 +18,6 @@ struct bed {
 	struct flock *core;
 	void *memory;
 	struct flock_actions *a;
-	struct flock_actions *first; /* of the event itself, before the learner's answers */
 	uint64_t now_ms, step, samples;
 	double moved, loss;
 	struct sketch place; /* of its parameters */
@@ -91,7 +90,7 @@ static inline void bed_train(struct bed *b, int steps, double each)
 	}
 }
 
-/* Membership hears a peer's record. */
+/* Membership hears a peer's record, which refutes that it is suspected: nobody answers probes. */
 static inline void bed_record(struct bed *b, int i, uint64_t samples, float loss)
 {
 	static uint64_t version;
@@ -103,8 +102,8 @@ static inline void bed_record(struct bed *b, int i, uint64_t samples, float loss
 	*r = (struct member_record){.id = bed_id(i),
 	        .generation = 1,
 	        .nonce = (uint64_t)i + 1,
-	        .incarnation = 1,
-	        .version = ++version,
+	        .incarnation = ++version,
+	        .version = version,
 	        .dialable = true,
 	        .addrs = {1, {{.family = 4, .ip = {127, 0, 0, 1}, .port = (uint16_t)(1000 + i)}}},
 	        .protocol_min = 1,

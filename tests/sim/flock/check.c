@@ -190,7 +190,7 @@ static void check_quarantines(struct fsim *w, int i, const struct flock_view *v)
 		int who = world_find(w, &p->id);
 		bool back = w->now_ms < w->agent[who].began_ms + BACK_MS &&
 		            w->agent[who].life > 1 && strstr(p->reason, "something else");
-		bool met = parted && strstr(p->reason, "no model of this flock");
+		bool met = parted && strstr(p->reason, "gave a state");
 		if (p->quarantines > w->agent[i].judged[who] && !back && !met && who != w->liar)
 			fsim_fail(w, "agent %d has quarantined %d, which is honest: %s", i, who,
 			        p->reason);

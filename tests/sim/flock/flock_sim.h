@@ -59,6 +59,8 @@ struct fsim_disk {
 
 struct fsim_toy {
 	float x[FSIM_PARAMS], m[FSIM_PARAMS];
+	float before[FSIM_VECTORS * FSIM_PARAMS]; /* the last adoption */
+	bool restores;
 	bool training, done, failed, stopped;
 	uint64_t step, samples, others, optim_steps;
 	double moved;

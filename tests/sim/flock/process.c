@@ -183,6 +183,10 @@ static void act(struct fsim *w, int i, const struct flock_action *a)
 		if (g->toy.n > 0)
 			toy_wake(w, i);
 		break;
+	case FLOCK_DO_RESTORE:
+		g->toy.restores = true;
+		toy_wake(w, i);
+		break;
 	case FLOCK_DO_CLOCK:
 		if (a->others > g->toy.others)
 			g->toy.others = a->others;
@@ -211,9 +215,9 @@ static void say(struct fsim *w, int i, const struct flock_say *s)
 	static const char *const name[] = {"phase", "alone", "joins", "trains at once", "stale",
 	        "no result", "run trained", "stopped early", "paused", "resumed", "exchange",
 	        "quarantine", "apart", "join asking", "join busy", "join unfit", "join broken",
-	        "join other donor", "join implausible", "join taken", "join adopt failed",
-	        "join nobody", "joined", "donated", "donation broken", "refused", "failed",
-	        "unwritten", "unlike", "all unlike"};
+	        "join other donor", "join implausible", "join worse", "join taken",
+	        "join adopt failed", "join nobody", "joined", "restored", "donated",
+	        "donation broken", "refused", "failed", "unwritten", "unlike", "all unlike"};
 	check_said(w, i, s);
 	if (s->code == SAY_EXCHANGE) {
 		check_result(w, i, s->result);

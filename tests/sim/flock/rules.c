@@ -84,6 +84,14 @@ static void said_exchange(struct fsim *w, int i, const struct exchange_result *x
 		fsim_fail(w, "agent %d gives way to the higher id", i);
 }
 
+static void in_touch(struct fsim_rules *r, uint64_t others, uint64_t own)
+{
+	r->others = others;
+	r->own = own;
+	r->apart_ms = 0;
+	r->stale = false;
+}
+
 static void said(struct fsim *w, int i, const struct flock_say *s, const struct flock_view *v)
 {
 	struct fsim_rules *r = rules_of(w, i);
@@ -94,10 +102,12 @@ static void said(struct fsim *w, int i, const struct flock_say *s, const struct 
 		break;
 	case SAY_JOINED:
 		r->joined = true;
+		in_touch(r, others, own);
 		break;
 	case SAY_JOIN_NOBODY:
 	case SAY_NO_RESULT:
 		r->gave_up = true;
+		in_touch(r, others, own);
 		break;
 	case SAY_PHASE:
 		if (r->phase == FLOCK_LOOKING && s->a != FLOCK_LEAVING && r->looks_ms != 0 &&
@@ -114,9 +124,7 @@ static void said(struct fsim *w, int i, const struct flock_say *s, const struct 
 		if (r->stale && s->a == FLOCK_MERGING)
 			fsim_fail(w, "agent %d is stale, and merges", i);
 		if (r->phase <= FLOCK_JOINING && s->a != FLOCK_JOINING) {
-			r->others = others;
-			r->own = own;
-			r->apart_ms = 0;
+			in_touch(r, others, own);
 		}
 		r->joined = r->gave_up = false;
 		r->phase = (uint8_t)s->a;
@@ -163,7 +171,7 @@ static void check_stale(struct fsim *w, int i, const struct flock_view *v)
 	 * what was missed. */
 	r->was_stale = r->stale;
 	r->stale = v->phase == FLOCK_TRAINING && stale(w, r, r->known, r->samples);
-	if (!r->stale || v->exchange_state != EXCHANGE_IDLE ||
+	if (!r->stale || v->joining || v->exchange_state != EXCHANGE_IDLE ||
 	        w->agent[i].owner[SLOT_SNAPSHOT] != OWNER_NONE)
 		r->stale_ms = w->now_ms;
 	if (w->now_ms - r->stale_ms > STALE_MS)
@@ -174,7 +182,7 @@ static void check_stale(struct fsim *w, int i, const struct flock_view *v)
 static void check_join(struct fsim *w, int i, const struct flock_view *v)
 {
 	struct fsim_rules *r = rules_of(w, i);
-	if (v->phase != FLOCK_JOINING || w->agent[i].owner[SLOT_FETCHED] != OWNER_NONE)
+	if (!v->joining || w->agent[i].owner[SLOT_FETCHED] != OWNER_NONE)
 		r->join_ms = w->now_ms;
 	if (w->now_ms - r->join_ms > JOIN_MS)
 		fsim_fail(w, "agent %d waits for a donor for ever", i);

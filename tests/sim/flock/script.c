@@ -31,8 +31,8 @@ const char *fsim_event_name(int event)
 {
 	static const char *const event_names[] = {"start", "timer", "membership", "message",
 	        "unsent", "bulk", "transferred", "steps", "snapshot", "measured", "applied",
-	        "state", "adopted", "evaluated", "saved", "exported", "done", "failed", "refused",
-	        "stopped", "wish"};
+	        "state", "tried", "adopted", "evaluated", "saved", "exported", "done", "failed",
+	        "refused", "stopped", "wish"};
 	return event_names[event];
 }
 

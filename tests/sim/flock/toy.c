@@ -11,6 +11,7 @@
 #define LR 0.008f
 #define MOMENTUM 0.9f
 #define NOISE 0.3
+#define FLOOR 0.25 /* of the loss, by parameter: data are never fitted to the end */
 
 /* How far from the initial weights an agent begins that does not train. */
 static float off(struct fsim *w, int i, int p)
@@ -87,7 +88,7 @@ void toy_ask(struct fsim *w, int i, const struct flock_action *a)
 		if (w->agent[i].readers > 0)
 			fsim_fail(w, "agent %d writes a state that joiners still read", i);
 	}
-	if (a->kind == FLOCK_DO_ADOPT)
+	if (a->kind == FLOCK_DO_ADOPT || a->kind == FLOCK_DO_TRY)
 		check_owner(w, i, SLOT_FETCHED, OWNER_NONE, OWNER_LEARNER);
 	t->request[t->n++] = *a;
 	if (!t->training || t->done)
@@ -134,10 +135,43 @@ static void apply(struct fsim *w, int i, const struct flock_action *a)
 	check_owner(w, i, SLOT_STAGING, OWNER_LEARNER, OWNER_NONE);
 }
 
+static double loss_of(const struct fsim *w, const float *x, uint64_t clock)
+{
+	double loss = FLOOR * w->params;
+	for (int p = 0; p < w->params; p++) {
+		double off = (double)x[p] - (double)toy_optimum(w, p, clock);
+		loss += 0.5 * off * off;
+	}
+	return loss;
+}
+
+/* By the clock that its sender may have: that of the run, in truth. */
+static void try(struct fsim *w, int i, struct flock_trial *t)
+{
+	struct fsim_agent *g = &w->agent[i];
+	*t = (struct flock_trial){.loss = loss_of(w, g->fetched, w->trained),
+	        .own = loss_of(w, g->toy.x, w->trained),
+	        .initial = loss_of(w, w->initial, w->trained),
+	        .test = w->setup.seed % 2};
+	check_owner(w, i, SLOT_FETCHED, OWNER_LEARNER, OWNER_NONE);
+}
+
+static void restore(struct fsim *w, int i)
+{
+	struct fsim_toy *t = &w->agent[i].toy;
+	for (int p = 0; p < w->params; p++)
+		w->sum[p] += (double)t->before[p] - (double)t->x[p];
+	memcpy(t->x, t->before, (size_t)w->params * sizeof(float));
+	memcpy(t->m, t->before + w->params, (size_t)w->params * sizeof(float));
+	t->moved = 0;
+}
+
 static void adopt(struct fsim *w, int i, const struct flock_action *a)
 {
 	struct fsim_agent *g = &w->agent[i];
 	check_adopts(w, i);
+	memcpy(g->toy.before, g->toy.x, (size_t)w->params * sizeof(float));
+	memcpy(g->toy.before + w->params, g->toy.m, (size_t)w->params * sizeof(float));
 	for (int p = 0; p < w->params; p++)
 		w->sum[p] += (double)g->fetched[p] - (double)g->toy.x[p];
 	memcpy(g->toy.x, g->fetched, (size_t)w->params * sizeof(float));
@@ -172,6 +206,7 @@ static void serve(struct fsim *w, int i, const struct flock_action *a)
 	static const uint8_t kinds[] = {[FLOCK_DO_SNAPSHOT] = FLOCK_EVENT_SNAPSHOT,
 	        [FLOCK_DO_APPLY] = FLOCK_EVENT_APPLIED,
 	        [FLOCK_DO_TAKE_STATE] = FLOCK_EVENT_STATE,
+	        [FLOCK_DO_TRY] = FLOCK_EVENT_TRIED,
 	        [FLOCK_DO_ADOPT] = FLOCK_EVENT_ADOPTED,
 	        [FLOCK_DO_EVALUATE] = FLOCK_EVENT_EVALUATED,
 	        [FLOCK_DO_SAVE] = FLOCK_EVENT_SAVED,
@@ -192,6 +227,9 @@ static void serve(struct fsim *w, int i, const struct flock_action *a)
 		break;
 	case FLOCK_DO_TAKE_STATE:
 		take_state(w, i, &x->e.state);
+		break;
+	case FLOCK_DO_TRY:
+		try(w, i, &x->e.tried);
 		break;
 	case FLOCK_DO_ADOPT:
 		adopt(w, i, a);
@@ -227,7 +265,7 @@ static void train(struct fsim *w, int i)
 {
 	struct fsim_agent *g = &w->agent[i];
 	struct fsim_toy *t = &g->toy;
-	double norm2 = 0, step2 = 0, loss = 0;
+	double norm2 = 0, step2 = 0, loss = FLOOR * w->params;
 	check_trains(w, i);
 	float lr = w->setup.still ? 0 : LR;
 	float share = 2 * (float)t->samples * (float)w->n / (float)w->total;
@@ -240,7 +278,8 @@ static void train(struct fsim *w, int i)
 		t->m[p] = MOMENTUM * t->m[p] + grad;
 		t->x[p] -= lr * t->m[p];
 		norm2 += (double)grad * grad;
-		step2 += (double)(LR * t->m[p]) * (LR * t->m[p]); /* also of a learner that stands still */
+		/* Also of a learner that stands still. */
+		step2 += (double)(LR * t->m[p]) * (LR * t->m[p]);
 		loss += 0.5 * (double)off * off;
 	}
 	t->step++;
@@ -275,6 +314,10 @@ void toy_turn(struct fsim *w, int i, uint32_t turn)
 	struct fsim_toy *t = &w->agent[i].toy;
 	struct flock_action request[FSIM_QUEUE];
 	int n = t->n;
+	if (t->restores) {
+		t->restores = false;
+		restore(w, i);
+	}
 	if (!w->agent[i].alive || turn != t->turn || t->stopped)
 		return;
 	memcpy(request, t->request, sizeof request);

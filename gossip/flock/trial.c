@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* Whether a state that was fetched is believed, and whether it stays so.
+ *
+ *     fetched ──► the learner tries it ──► adopted ──► 100 steps: is it as good as it seemed?
+ *                        └► refused: another donor         └► no: back to the state before
+ *
+ * A trial compares losses on the same samples: of the fetched state, of our own parameters and of
+ * the initial weights. What is not finite or worse than the initial weights is no model. On samples
+ * that nobody trains on a state must also come at least half the way from the initial loss to the
+ * one it is held against: our own, or, for a newcomer, the median of what peers report. On our own
+ * training samples that would be unjust: with splits by label nobody is as good on them as we are.
+ *
+ * A state can be good in a trial and bad to train on, for instance by its optimizer's vectors. So
+ * the one before is kept, and comes back when the loss is not finite or, over some steps, above
+ * twice the trial's and above what we had. Who gave it is quarantined. */
+#include "gossip/flock/flock_internal.h"
+
+#include <math.h>
+
+#define WATCHED_STEPS 100
+#define WATCHED_LEAST 8 /* steps whose mean loss counts */
+#define TIMES 2.0       /* the trial's loss */
+#define REPORTS_MAX 64
+#define REPORTS_LEAST 2
+
+bool flock__quarantined(const struct flock *f, const struct peer_id *id)
+{
+	const struct partner *p = partners_find(f->partners, id);
+	return p && p->quarantine_ms > f->now_ms;
+}
+
+/* The median of the losses that peers report, the donor's left out; NaN: too few do. */
+static double reported(const struct flock *f)
+{
+	double v[REPORTS_MAX];
+	int n = 0;
+	for (uint32_t i = 0; i < gossip_count(f->membership) && n < REPORTS_MAX; i++) {
+		struct member_view m = gossip_member(f->membership, i);
+		double loss = (double)m.record.status.loss;
+		if (!flock__is_candidate(f, &m) || flock__quarantined(f, &m.record.id) ||
+		        !isfinite(loss) || peer_id_equal(&m.record.id, &f->join.donor))
+			continue;
+		int k = n++;
+		for (; k > 0 && v[k - 1] > loss; k--)
+			v[k] = v[k - 1];
+		v[k] = loss;
+	}
+	return n < REPORTS_LEAST ? (double)NAN : (v[(n - 1) / 2] + v[n / 2]) / 2;
+}
+
+static double most(struct flock *f, const struct flock_trial *t)
+{
+	bool newcomer = !f->join.anew && !f->c.resumed;
+	double held = newcomer ? reported(f) : t->test ? t->own : (double)NAN;
+	double initial = isfinite(t->initial) ? t->initial : (double)INFINITY;
+	if (!isfinite(held))
+		return initial;
+	if (!(held < initial))
+		return TIMES * held;
+	return isinf(initial) ? TIMES * held : (held + initial) / 2;
+}
+
+bool flock__believes(struct flock *f)
+{
+	const struct flock_trial *t = &f->join.trial;
+	double limit = most(f, t);
+	f->counts.tried++;
+	if (isfinite(t->loss) && t->loss <= limit)
+		return true;
+	f->counts.refused++;
+	struct flock_say *s = flock__say(f, SAY_JOIN_WORSE);
+	s->peer = f->join.donor;
+	s->a = isfinite(t->loss) && t->loss < 1e9 ? (uint64_t)(1e6 * t->loss) : UINT64_MAX;
+	s->b = isfinite(limit) && limit < 1e9 ? (uint64_t)(1e6 * limit) : UINT64_MAX;
+	return false;
+}
+
+void flock__adopted(struct flock *f)
+{
+	const struct flock_trial *t = &f->join.trial;
+	double own = isfinite(t->own) ? t->own : 0;
+	f->adopted = (struct flock__adopted){.on = true,
+	        .donor = f->join.donor,
+	        .since = f->clock.last.step,
+	        .until = f->clock.last.step + WATCHED_STEPS,
+	        .trial = t->loss,
+	        .own = f->clock.has_loss && f->clock.loss > own ? f->clock.loss : own,
+	        .others_then = f->clock.others_then,
+	        .own_then = f->clock.own_then,
+	        .joined = f->joined};
+}
+
+void flock__adopted_steps(struct flock *f, const struct flock_trained *s, int n)
+{
+	struct flock__adopted *a = &f->adopted;
+	for (int i = 0; i < n && a->on && !a->due; i++) {
+		if (s[i].step <= a->since)
+			continue; /* was under way */
+		a->sum += s[i].loss;
+		uint64_t steps = s[i].step - a->since;
+		double mean = a->sum / (double)steps;
+		bool worse = mean > TIMES * a->trial && mean > a->own;
+		a->due = !isfinite(s[i].loss) || (steps >= WATCHED_LEAST && worse);
+		a->on = a->due || s[i].step < a->until;
+	}
+}
+
+bool flock__adopted_failed(struct flock *f, int code)
+{
+	struct flock__adopted *a = &f->adopted;
+	if (code != ERR_NONFINITE || !a->on || f->phase == FLOCK_LEAVING)
+		return false;
+	a->sum = (double)NAN;
+	a->due = true;
+	return true;
+}
+
+/* What an exchange under way is about is the state that goes: that one ends first. */
+void flock__adopted_tick(struct flock *f)
+{
+	struct flock__adopted *a = &f->adopted;
+	if (!a->due || !flock__idle(f) || f->phase == FLOCK_LEAVING)
+		return;
+	double mean = a->sum / (double)(f->clock.last.step - a->since);
+	struct flock_say *s = flock__say(f, SAY_RESTORED);
+	s->peer = a->donor;
+	s->a = isfinite(mean) && mean < 1e9 ? (uint64_t)(1e6 * mean) : UINT64_MAX;
+	s->b = (uint64_t)(1e6 * (a->trial < 1e9 ? a->trial : 1e9));
+	partners_quarantine(f->partners, &a->donor,
+	        "gave a state that did not stay as good as it was when it was tried", f->now_ms);
+	f->counts.restored++;
+	f->joined = a->joined;
+	f->clock.others_then = a->others_then;
+	f->clock.own_then = a->own_then;
+	f->clock.last.moved = f->divergence.moved = 0;
+	f->clock.set_step = f->clock.last.step;
+	f->clock.has_loss = false;
+	f->divergence.has_own = false; /* a fresh one comes at once */
+	partners_path(f->partners, f->clock.last.step, 0);
+	clip_init(&f->clip, f->c.n_groups);
+	gate_renew(f->gate);
+	a->on = a->due = false;
+	flock__do(f, FLOCK_DO_RESTORE);
+	if (f->phase == FLOCK_TRAINING)
+		flock__do(f, FLOCK_DO_TRAIN);
+}
