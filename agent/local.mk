@@ -73,6 +73,8 @@ libagent_a_SOURCES = \
 	agent/daemon/agent.h \
 	agent/daemon/signals.c \
 	agent/daemon/signals.h \
+	agent/daemon/rlimits.c \
+	agent/daemon/rlimits.h \
 	agent/daemon/startup.c \
 	agent/daemon/startup.h \
 	agent/daemon/training.c \

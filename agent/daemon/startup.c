@@ -11,6 +11,7 @@
 #include "agent/base/textlist.h"
 #include "agent/config/hostport.h"
 #include "agent/config/paths.h"
+#include "agent/daemon/rlimits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,6 +119,7 @@ int startup_open(struct startup *w, const struct config *c, struct err *e)
 	n->dialable = c->agent.dialable;
 	n->wan = c->agent.profile == PROFILE_WAN;
 	n->members_max = (uint32_t)c->agent.members_max;
+	n->connections_max = rlimits_set(); /* before the first key is read */
 	n->secrets = &w->secrets;
 	n->lists = &w->lists;
 	int rc = read_files(w, c, e);

@@ -42,6 +42,7 @@ struct driver_config {
 	const struct peer_addr *remembered; /* borrowed for driver_new */
 	int n_remembered;
 	uint32_t members_max;
+	uint32_t connections_max; /* as transport_config has it */
 	struct gossip_departed departed;
 	/* Of an agent that trains; NULL and zeros: it keeps membership only. */
 	struct learner *learner;     /* borrowed; open, not begun */

@@ -196,6 +196,13 @@ static void on_exchange(void *arg, const struct peer_id *from, const struct exch
 		                         .kind = FLOCK_EVENT_MESSAGE, .peer = *from, .message = m});
 }
 
+static bool is_member(void *arg, const struct peer_id *id)
+{
+	struct member_view v;
+	const struct driver *d = arg;
+	return d->core && gossip_find(driver_gossip(d), id, &v);
+}
+
 static void on_say(void *arg, enum transport_level level, const char *text)
 {
 	(void)arg;
@@ -225,12 +232,14 @@ int driver__open_transport(struct driver *d, struct err *e)
 	        .protocol_min = c->protocol_min,
 	        .protocol_max = c->protocol_max,
 	        .peers_max = c->members_max ? c->members_max : GOSSIP_MEMBERS,
+	        .connections_max = c->connections_max,
 	        .callbacks = {.arg = d,
 	                .message_cb = on_message,
 	                .up_cb = on_up,
 	                .down_cb = on_down,
 	                .exchange_cb = on_exchange,
 	                .bulk_cb = driver__bulk_came,
+	                .member_cb = is_member,
 	                .say_cb = on_say}};
 	return transport_new(&d->transport, &t, e);
 }

@@ -182,6 +182,8 @@ void budget_init(struct budget *b, const uint8_t key[16], uint64_t now_ms)
 {
 	memset(b, 0, sizeof *b);
 	memcpy(b->key, key, sizeof b->key);
+	b->slots_max = BUDGET_SLOTS;
+	b->known_max = BUDGET_SLOTS_KNOWN;
 	b->handshakes = (struct budget_purse){(uint64_t)BUDGET_BURST_ALL * MILLI, now_ms};
 	b->dhs = (struct budget_purse){(uint64_t)BUDGET_DH_BURST_ALL * MILLI, now_ms};
 	for (int i = 0; i < BUDGET_CHAINS; i++)
@@ -193,8 +195,8 @@ void budget_init(struct budget *b, const uint8_t key[16], uint64_t now_ms)
 
 static bool is_full(const struct budget *b, bool known)
 {
-	return known ? b->n_known_slots == BUDGET_SLOTS_KNOWN
-	             : b->n_slots - b->n_known_slots == BUDGET_SLOTS;
+	return known ? b->n_known_slots >= b->known_max
+	             : b->n_slots - b->n_known_slots >= b->slots_max;
 }
 
 int budget_gives_way(struct budget *b, const struct peer_addr *from, uint64_t now_ms)

@@ -80,6 +80,7 @@ struct budget {
 	uint16_t n_known_slots; /* of n_slots */
 	uint16_t n_addresses, lru_first, lru_last;
 	uint16_t n_known; /* of n_addresses */
+	uint16_t slots_max, known_max; /* BUDGET_SLOTS and _KNOWN, or fewer where sockets are few */
 	uint16_t chain[BUDGET_CHAINS];
 	uint16_t crowd[2][BUDGET_CROWDS]; /* slots of a /24 or /64: of strangers, of known */
 	struct budget_slot slot[BUDGET_SLOTS_ALL];

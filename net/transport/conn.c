@@ -365,6 +365,7 @@ void conn__accept(struct transport *t)
 	c->remote = peer_addr_from((struct sockaddr *)&s);
 	c->state = CONN_OPENING;
 	t->counters.streams_accepted++;
+	room__for_accepted(t);
 	int crowded;
 	while ((crowded = budget_gives_way(&t->budget, &c->remote, transport__now(t))) >= 0) {
 		t->counters.strangers_refused++;
@@ -410,6 +411,8 @@ static void on_connected(uv_connect_t *req, int status)
 static struct conn *dial_one(struct transport *t, const struct peer_addr *a, enum conn_role role)
 {
 	struct sockaddr_storage s;
+	if (!room__for_dial(t))
+		return NULL;
 	struct conn *c = conn_new(t, true);
 	uv_connect_t *req = malloc(sizeof *req);
 	if (!c || !req) {

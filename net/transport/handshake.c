@@ -195,8 +195,9 @@ static void finish(struct conn *c)
 	c->slot = -1;
 	frame_session(c->session, c->exporter);
 	budget_known(&c->t->budget, &c->remote, transport__now(c->t));
+	room__for_session(c->t, c);
 	c->state = CONN_UP;
-	c->up_ms = transport__now(c->t);
+	c->up_ms = c->used_ms = transport__now(c->t);
 	if (c->initiator)
 		backoff_worked(&c->t->backoff, &c->remote);
 	if (self)

@@ -277,6 +277,8 @@ void transport__received(struct transport *t, struct conn *c, const uint8_t *byt
 		conn__bye(c, WHY_BROKEN, e.msg);
 		return;
 	}
+	if (m.kind < WIRE_HELLO || m.kind == WIRE_EXCHANGE)
+		c->used_ms = transport__now(t);
 	if (m.kind >= WIRE_HELLO) {
 		session_message(t, c, &m);
 		return;
@@ -409,6 +411,7 @@ int transport_new(struct transport **out, const struct transport_config *c, stru
 	}
 	randombytes_buf(key, sizeof key);
 	budget_init(&t->budget, key, uv_now(c->loop));
+	room__init(t);
 	t->listener.data = t->udp.data = t->tick.data = t->turn.data = t;
 	int rc = uv_tcp_init(c->loop, &t->listener);
 	rc = rc ? rc : uv_udp_init_ex(c->loop, &t->udp, t->dual_stack ? AF_INET6 : AF_UNSPEC);

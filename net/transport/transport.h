@@ -56,6 +56,8 @@ struct transport_callbacks {
 	 * come late, when that exchange has been given up: compare, and close the fd. */
 	void (*bulk_cb)(void *arg, const struct peer_id *id, uint64_t exchange, int fd,
 	        bool we_dialled, const struct frame_bulk *keys, const struct aead *aead);
+	/* Whether that peer has a member's record; may be NULL. */
+	bool (*member_cb)(void *arg, const struct peer_id *id);
 	/* For the log: what happened and what to do about it. */
 	void (*say_cb)(void *arg, enum transport_level level, const char *text);
 };
@@ -75,6 +77,9 @@ struct transport_config {
 	bool dialable;
 	uint16_t protocol_min, protocol_max; /* PROTOCOL_MIN and _MAX; a test may set others */
 	uint32_t peers_max;
+	/* Sockets for connections at one time, at least 16; 0: as many as come. Past it those go that
+	 * have not proven themselves, then sessions of nobody's record, then the longest unused. */
+	uint32_t connections_max;
 	struct transport_callbacks callbacks;
 };
 

@@ -6,6 +6,7 @@
  *     conn.c            one connection: its bytes, its frames, its end
  *     handshake.c       how it comes to be trusted
  *     turn.c            how long peers' messages may keep the loop
+ *     room.c            how many sockets are for whom, and who goes when there are too few
  *     links.c           datagrams: a sealed link with every member that is known
  *     backoff.c         addresses that failed, and when they may be tried again
  */
@@ -59,6 +60,7 @@ struct conn {
 	struct peer_addrs advertised; /* those that can be dialled */
 	bool peer_dialable;
 	uint64_t began_ms, up_ms, heard_ms, wrote_ms, pinged_ms, closing_ms;
+	uint64_t used_ms; /* the last message that was more than a ping */
 	/* opening */
 	struct noise noise;
 	int secret; /* which of ours the peer has; -1: not known yet */
@@ -163,6 +165,7 @@ struct transport {
 	struct conn *chain[CONN_CHAINS];
 	struct budget budget;
 	struct conn *half_open[BUDGET_SLOTS_ALL]; /* by slot, while it is used */
+	uint32_t sessions_max, dials_max;         /* sockets for them */
 	struct backoff backoff;
 	struct links links;
 	struct transport_counters counters;
@@ -193,6 +196,17 @@ void transport__received(struct transport *t, struct conn *c, const uint8_t *byt
  * NULL: nobody's, or it was accepted before. */
 struct conn *transport__bulk_owner(
         struct transport *t, const struct wire_bulk_open *open, struct frame_bulk *keys);
+
+/* ---- room.c */
+
+/* How many sockets are for whom. */
+void room__init(struct transport *t);
+/* A session begins: if there are too many, one goes. */
+void room__for_session(struct transport *t, struct conn *c);
+/* A dial begins; false: too many are under way. */
+bool room__for_dial(const struct transport *t);
+/* A connection came: those that only wait for the end of their goodbyes go now, if need be. */
+void room__for_accepted(struct transport *t);
 
 /* ---- conn.c */
 

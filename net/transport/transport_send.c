@@ -103,6 +103,8 @@ static void send_stream(struct transport *t, const struct gossip_send *s)
 		if (!c && id && cb->down_cb)
 			cb->down_cb(cb->arg, id);
 	}
+	if (c)
+		c->used_ms = transport__now(t);
 	if (!c || wire_encode_gossip(&s->message, bytes, sizeof bytes, &len) != 0 ||
 	        !conn__send(c, NULL, bytes, len))
 		t->counters.messages_dropped++;
@@ -139,6 +141,8 @@ bool transport_post(struct transport *t, const struct peer_id *to, const struct 
 	uint8_t bytes[WIRE_BYTES_MAX];
 	size_t len;
 	struct conn *c = stream_to(t, to, addrs);
+	if (c)
+		c->used_ms = transport__now(t);
 	if (c && wire_encode(&w, bytes, sizeof bytes, &len) == 0 && conn__send(c, to, bytes, len))
 		return true;
 	t->counters.messages_dropped++;

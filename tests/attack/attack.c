@@ -38,6 +38,7 @@ static const struct {
         {"strangers", attack_strangers},
         {"idle", attack_idle},
         {"path", attack_path},
+        {"sessions", attack_sessions},
 };
 
 int parse_id(const char *text, struct peer_id *id)

@@ -43,6 +43,7 @@ int attack_floods(struct attack *k);
 int attack_forge(struct attack *k);
 int attack_forge_flood(struct attack *k);
 int attack_accuse(struct attack *k);
+int attack_sessions(struct attack *k);
 
 /* Those that go on for a while, for tests/bench/bench-attack; the arguments are SECONDS PORT….
  * starve.c: members that take time and give nothing */

@@ -7,11 +7,13 @@
 #include "agent/base/rng.h"
 #include "tests/net/wire_fill.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 static int stand(struct session *s, const struct attacker *a)
@@ -280,4 +282,35 @@ int attack_accuse(struct attack *k)
 	}
 	session_close(&s);
 	return rc;
+}
+
+/* sessions N FOLDER: as many under as many ids, which say nothing, until SIGUSR1. That the agent ends
+ * some of them is its right. */
+int attack_sessions(struct attack *k)
+{
+	int n = k->argc == 2 ? atoi(k->argv[0]) : 0, open = 0;
+	struct session *s = calloc((size_t)n, sizeof *s);
+	sigset_t set;
+	if (n == 0 || !s)
+		return -1;
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	for (int i = 0; i < n; i++) {
+		struct attacker a = k->attacker[0];
+		struct err e = {0};
+		char folder[4096];
+		snprintf(folder, sizeof folder, "%s/many%d", k->argv[1], i);
+		if (identity_open(&a.identity, folder, &e) != 0)
+			return -1;
+		open += session_open(&s[i], &a, (unsigned)i) == 0;
+		identity_close(&a.identity);
+	}
+	printf("# %d sessions of %d were opened\n", open, n);
+	fflush(stdout);
+	sigtimedwait(&set, NULL, &(struct timespec){.tv_sec = 120});
+	for (int i = 0; i < n; i++)
+		session_close(&s[i]);
+	free(s);
+	return open == n ? 0 : -1;
 }

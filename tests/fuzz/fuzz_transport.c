@@ -232,7 +232,7 @@ static void check(void)
 			demand(c->in_len <= sizeof c->in && fake_find(c) >= 0);
 			demand(!c->listed || c->state == CONN_UP);
 			demand(c->state != CONN_UP || c->buf);
-			demand(c->slot < BUDGET_SLOTS);
+			demand(c->slot < BUDGET_SLOTS_ALL);
 		}
 		demand(n == transport_counters(a->t).connections && listed <= IDENTITIES);
 		for (int k = 0; k < IDENTITIES && !a->closed; k++)

@@ -11,6 +11,7 @@ SCRIPT_TESTS += \
 	tests/integration/flock.sh \
 	tests/integration/flock_away.sh \
 	tests/integration/flock_deep.sh \
+	tests/integration/flock_descriptors.sh \
 	tests/integration/flock_join.sh \
 	tests/integration/flock_mixed.sh \
 	tests/integration/flock_pair.sh \
