@@ -233,8 +233,8 @@ uint64_t gossip__probe_deadline(const struct gossip *g)
 	return d;
 }
 
-/* A datagram's source is anybody's word: whoever caught one on its way can send it on from elsewhere.
- * So news goes only where that agent has answered us, or on a stream. */
+/* A datagram's source is anybody's word: whoever caught one on its way can send it on from
+ * elsewhere. So news goes only where that agent has answered us, or on a stream. */
 static void answer_news(struct gossip *g, struct gossip_send *s, const struct peer_id *to,
         const struct peer_addr *at, uint8_t channel)
 {

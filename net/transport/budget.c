@@ -346,14 +346,3 @@ void budget_known(struct budget *b, const struct peer_addr *at, uint64_t now_ms)
 		i = b->address[i].lru_next;
 	b->address[i].known = false;
 }
-
-/* All handshakes get the same time, so the first that came is the first that is due. */
-int budget_overdue(const struct budget *b, uint64_t now_ms)
-{
-	return b->slot_first != NONE && budget_deadline(b) <= now_ms ? b->slot_first : -1;
-}
-
-uint64_t budget_deadline(const struct budget *b)
-{
-	return b->slot_first == NONE ? UINT64_MAX : b->slot[b->slot_first].deadline_ms;
-}

@@ -117,10 +117,4 @@ void budget_leave(struct budget *b, int slot, bool proved);
 /* An agent has proved itself at this address, whoever dialled. */
 void budget_known(struct budget *b, const struct peer_addr *at, uint64_t now_ms);
 
-/* A slot whose time is over, to be closed by the caller and left; -1: none. */
-int budget_overdue(const struct budget *b, uint64_t now_ms);
-
-/* When budget_overdue has something next; UINT64_MAX: never. */
-uint64_t budget_deadline(const struct budget *b);
-
 #endif

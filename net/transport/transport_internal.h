@@ -112,8 +112,8 @@ struct links {
 
 int links_init(struct links *l, uint32_t max) MUST_CHECK;
 void links_close(struct links *l);
-/* Makes a link, or renews it. Where all places are taken the link that was not used for longest gives
- * way, and before those of members that of somebody who only said HELLO. */
+/* Makes a link, or renews it. Where all places are taken the link that was not used for longest
+ * gives way, and before those of members that of somebody who only said HELLO. */
 void links_set(struct transport *t, const struct peer_id *id, uint64_t generation, bool member);
 void links_renew(struct transport *t); /* our own generation has changed */
 /* The bytes of a sealed datagram, 0: no link. */
