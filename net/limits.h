@@ -56,7 +56,10 @@ _Static_assert(AEAD_OFFER_MAX >= 3, "our own ciphers must fit into an offer");
 	X(VERIFY_BAD_MAX, 3, "bad signatures that end a peer's session")                    \
 	X(VERIFY_DEAF_MS, 60000, "milliseconds that its news is not heard then")            \
 	X(LIST_IDS_MAX, 65536, "ids in an allow- or block-list")                            \
-	X(LIST_BYTES_MAX, 16777216, "bytes of an allow- or block-list, comments included")
+	X(LIST_BYTES_MAX, 16777216, "bytes of an allow- or block-list, comments included")  \
+	X(INVITE_AGENTS_MAX, 65536, "agents that one invite may stand for")                 \
+	X(INVITE_RATE_MAX, 1000000000, "samples a second that an invite may state")         \
+	X(REVOKED_MAX, 64, "labels and ids in the owner's list of revoked ones")
 
 enum net_limit {
 #define X(name, value, meaning) name = value,

@@ -25,6 +25,8 @@ libnet_a_SOURCES = \
 	net/crypto/aead.h \
 	net/crypto/aead_providers.h \
 	net/crypto/aead_sodium.c \
+	net/crypto/certificate.c \
+	net/crypto/certificate.h \
 	net/crypto/identity.c \
 	net/crypto/identity.h \
 	net/crypto/keyfile.c \
@@ -33,6 +35,8 @@ libnet_a_SOURCES = \
 	net/crypto/noise.h \
 	net/crypto/noise_pattern.c \
 	net/crypto/noise_pattern.h \
+	net/crypto/owner.c \
+	net/crypto/owner.h \
 	net/crypto/secret.c \
 	net/crypto/secret.h \
 	net/limits.c \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Files of keys: one line of text, versioned and checksummed, that nobody else can use. Internal
- * to secrets and identities. Text that holds a key is in memory of sodium_malloc throughout. */
+ * to secrets, identities and owners. A secret's text is in memory of sodium_malloc throughout. */
 #ifndef DUNLIN_NET_CRYPTO_KEYFILE_H
 #define DUNLIN_NET_CRYPTO_KEYFILE_H
 
@@ -11,11 +11,11 @@
 #include <stdint.h>
 
 #define KEYFILE_CHECKSUM 4
-#define KEYFILE_KEY_MAX 64 /* bytes of keys in one line */
+#define KEYFILE_KEY_MAX 256 /* bytes of keys, and what they have signed, in one line */
 
 /* The characters of a line, prefix not counted: base64url of n bytes and the checksum. */
 #define KEYFILE_CHARS(n) (((n) + KEYFILE_CHECKSUM) * 8 / 6 + (((n) + KEYFILE_CHECKSUM) % 3 != 0))
-#define KEYFILE_LINE_MAX 128 /* with prefix, newline and NUL */
+#define KEYFILE_LINE_MAX 384 /* with prefix, newline and NUL */
 
 /* "prefix" base64url(bytes, checksum) "\n" and a NUL. */
 void keyfile_encode(char out[KEYFILE_LINE_MAX], const char *prefix, const uint8_t *bytes, size_t n);

@@ -12,6 +12,7 @@ work=$builddir/fuzz-coverage
 # What each is meant for; a target that is not here is an error.
 declare -A files=(
 	[bulk]="net/bulk/bulk_stream.c net/bulk/convert.c net/codec/frame.c"
+	[certificate]="net/crypto/certificate.c"
 	[checkpoint]="agent/train/checkpoint*.c agent/train/weights.c"
 	[config]="agent/config/*.c agent/json/jsontext.c"
 	[control]="agent/control/control*.c agent/json/*.c"

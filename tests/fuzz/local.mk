@@ -6,6 +6,7 @@ SCRIPT_TESTS += tests/fuzz/run.sh
 # drives them; otherwise they replay the seeds.
 FUZZ_TARGETS = \
 	tests/fuzz/fuzz_bulk \
+	tests/fuzz/fuzz_certificate \
 	tests/fuzz/fuzz_checkpoint \
 	tests/fuzz/fuzz_config \
 	tests/fuzz/fuzz_control \
@@ -29,6 +30,7 @@ endif
 libreplay_a_SOURCES = tests/fuzz/replay.c
 FUZZ_LDADD = $(DUNLIN_LIBS) $(FUZZ_MAIN)
 tests_fuzz_fuzz_bulk_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
+tests_fuzz_fuzz_certificate_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
 tests_fuzz_fuzz_checkpoint_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_config_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_control_LDADD = $(FUZZ_LDADD)

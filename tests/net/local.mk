@@ -5,6 +5,7 @@ UNIT_TESTS += \
 	tests/net/test_budget \
 	tests/net/test_bulk \
 	tests/net/test_bulk_stream \
+	tests/net/test_certificate \
 	tests/net/test_convert \
 	tests/net/test_datagram \
 	tests/net/test_frame \
@@ -23,6 +24,7 @@ UNIT_TESTS += \
 TSAN_TESTS += tests/net/test_bulk
 tests_net_test_bulk_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_bulk_stream_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
+tests_net_test_certificate_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_convert_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_aead_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_identity_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)

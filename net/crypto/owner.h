@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* The files of admission (certificate.h says what they prove):
+ *
+ *     owner's key    one line, 0600, made once by `dunlin keygen --owner`; stays offline
+ *     owner          its public half, a text that every agent has as agent.owner
+ *     invite         one line, 0600: an invite and the secret half of its key
+ *     certificate    one line, in an agent's state directory
+ *     revocations    one line, signed; no secret */
+#ifndef DUNLIN_NET_CRYPTO_OWNER_H
+#define DUNLIN_NET_CRYPTO_OWNER_H
+
+#include "net/crypto/certificate.h"
+
+#define OWNER_TEXT_MAX 80 /* a public key as text, NUL included */
+
+/* A new owner's key into a new file (ERR_BUSY: it is there already); public receives its text. */
+int owner_create(const char *path, char public_text[OWNER_TEXT_MAX], struct err *e) MUST_CHECK;
+
+/* The text of agent.owner; ERR_FORMAT and others say what is wrong with it. */
+int owner_parse(struct owner *out, const char *text, struct err *e) MUST_CHECK;
+
+/* Both halves of an owner's key. *secret is to be sodium_free'd. */
+int owner_load(const char *path, struct owner *out, uint8_t **secret, struct err *e) MUST_CHECK;
+
+/* A new invite with a key of its own into a new file. v's key is filled in. */
+int invite_create(
+        const char *path, struct invite *v, const uint8_t *owner_secret, struct err *e) MUST_CHECK;
+
+/* Certifies id with the invite in that file. The chain is not checked. */
+int invite_use(const char *path, const struct peer_id *id, uint8_t out[CERTIFICATE_BYTES],
+        struct err *e) MUST_CHECK;
+
+/* An agent's own certificate. ERR_NOTFOUND: there is no such file. */
+int certificate_load(const char *path, uint8_t out[CERTIFICATE_BYTES], struct err *e) MUST_CHECK;
+int certificate_save(
+        const char *path, const uint8_t bytes[CERTIFICATE_BYTES], struct err *e) MUST_CHECK;
+
+/* A list of revocations as it travels. ERR_NOTFOUND: there is no such file. It is not verified. */
+struct revocations_text {
+	size_t len;
+	uint8_t bytes[REVOCATIONS_BYTES(REVOKED_MAX)];
+};
+int revocations_load(const char *path, struct revocations_text *out, struct err *e) MUST_CHECK;
+int revocations_save(const char *path, const struct revocations_text *r, struct err *e) MUST_CHECK;
+
+#endif
