@@ -28,6 +28,7 @@ libagent_a_SOURCES = \
 	agent/cli/cli.h \
 	agent/cli/cli_help.c \
 	agent/cli/cmd_agent.c \
+	agent/cli/cmd_certify.c \
 	agent/cli/cmd_config.c \
 	agent/cli/cmd_eval.c \
 	agent/cli/cmd_export.c \

@@ -14,6 +14,7 @@
 #include "agent/config/options.h"
 #include "agent/json/jsontext.h"
 #include "gossip/flock/flock.h"
+#include "net/limits.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -29,8 +29,22 @@ COMMAND(CONFIG, config, "init|check|show [FILE]", 1, 2, TAKEN_BY_CONFIG,
 	{"--out", "FILE", "file that init writes, instead of stdout", 0},
 	{"--force", NULL, "let init overwrite an existing file", 0})
 COMMAND(KEYGEN, keygen, "", 0, 0, 0,
-	"create the secret of a new flock",
-	{"--out", "FILE", "file to create; - prints the secret instead", 0})
+	"create the secret of a new flock, or the key of an owner",
+	{"--out", "FILE", "file to create; - prints the secret instead", 0},
+	{"--owner", NULL, "make an owner's key, which admits agents: see certify", 0})
+COMMAND(CERTIFY, certify, "", 0, 0, 0,
+	"write an invite, with which agents certify themselves",
+	{"--owner-key", "FILE", "the owner's key, see keygen --owner", 0},
+	{"--label", "NAME", "whose agents they are: letters, digits, dots, - and _", 0},
+	{"--agents", "N", "agents of the invite that count at one time", INVITE_AGENTS_MAX},
+	{"--expires", "DATE", "last day, UTC, 2027-01-31; or 2027-01-31T12:00:00Z", 0},
+	{"--rate", "N", "samples a second that one of these agents may train", INVITE_RATE_MAX},
+	{"--out", "FILE", "file to create: a secret, like a key", 0})
+COMMAND(REVOKE, revoke, "LABEL|ID...", 1, CLI_ARGS_MAX, 0,
+	"add labels or agents to the owner's list of revoked ones",
+	{"--owner-key", "FILE", "the owner's key, see keygen --owner", 0},
+	{"--out", "FILE", "the list: read if it is there, then replaced", 0},
+	{"--expires", "DATE", "last day of the list; default 366 days from now", 0})
 COMMAND(AGENT, agent, "", 0, 0, TAKEN_BY_AGENT,
 	"join a flock, train with it, and average parameters with its peers",
 	{"--print-limits", NULL, "print every limit of the program, and exit", 0})

@@ -115,6 +115,11 @@ int owner_load(const char *path, struct owner *out, uint8_t **secret, struct err
 	return rc;
 }
 
+void owner_forget(uint8_t *secret)
+{
+	sodium_free(secret);
+}
+
 /* ---- invites */
 
 int invite_create(const char *path, struct invite *v, const uint8_t *owner_secret, struct err *e)

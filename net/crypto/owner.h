@@ -19,8 +19,9 @@ int owner_create(const char *path, char public_text[OWNER_TEXT_MAX], struct err 
 /* The text of agent.owner; ERR_FORMAT and others say what is wrong with it. */
 int owner_parse(struct owner *out, const char *text, struct err *e) MUST_CHECK;
 
-/* Both halves of an owner's key. *secret is to be sodium_free'd. */
+/* Both halves of an owner's key. *secret is for owner_forget in the end, which wipes it. */
 int owner_load(const char *path, struct owner *out, uint8_t **secret, struct err *e) MUST_CHECK;
+void owner_forget(uint8_t *secret);
 
 /* A new invite with a key of its own into a new file. v's key is filled in. */
 int invite_create(

@@ -56,7 +56,7 @@ run --version
 expect "version" 0 '' '^dunlin [0-9]'
 run trian
 expect "unknown subcommand" 2 'unknown subcommand "trian"; did you mean "train"?' ''
-for sub in train eval export inspect config keygen agent status peers leave; do
+for sub in train eval export inspect config keygen certify revoke agent status peers leave; do
 	run "$sub" --help
 	expect "$sub --help" 0 '' "^Usage: dunlin $sub"
 done
@@ -104,6 +104,34 @@ verdict "another each time" $?
 "$dunlin" keygen --out - >/dev/full 2>err
 [ $? = 1 ] && grep -q 'No space' err
 verdict "a secret that cannot be printed" $?
+
+run keygen --owner --out owner.key
+expect "keygen --owner" 0 '' '^dunlin-owner-1:[A-Za-z0-9_-]*$'
+[ "$(stat -c %a owner.key)" = 600 ] && grep -qxE 'dunlin-ownerkey-1:[A-Za-z0-9_-]{48}' owner.key
+verdict "an owner's key is for its owner alone" $?
+run certify --owner-key owner.key --label lab --agents 3 --out lab.invite
+expect "certify wants a date" 2 'needs --expires' ''
+run certify --owner-key owner.key --label lab --agents 3 --expires 2027-02-30 --out lab.invite
+expect "a date that is none" 2 'expires: "2027-02-30" is no date' ''
+run certify --owner-key owner.key --label lab --agents 3 --expires 2020-02-20 --out lab.invite
+expect "a date that is over" 2 'expires: 2020-02-20 is over' ''
+run certify --owner-key owner.key --label 'a b' --agents 3 --expires 2099-12-31 --out lab.invite
+expect "a label that is none" 2 'a label has 1 to 31 characters' ''
+run certify --owner-key flock.key --label lab --agents 3 --expires 2099-12-31 --out lab.invite
+expect "a key that is no owner's" 3 'it should begin with dunlin-ownerkey-1:' ''
+run certify --owner-key owner.key --label lab --agents 3 --expires 2099-12-31 --out lab.invite
+expect "certify" 0 '' 'label lab for 3 agents, until 2100-01-01 00:00:00 UTC'
+[ "$(stat -c %a lab.invite)" = 600 ]
+verdict "an invite is for its owner alone" $?
+run revoke lab --owner-key owner.key --out revoked
+expect "revoke" 0 '' 'revoked: version 1, 1 revoked'
+run revoke "$(printf '%064d' 7)" lab --owner-key owner.key --out revoked
+expect "revoke adds to the list" 0 '' 'revoked: version 2, 2 revoked'
+run revoke a:b --owner-key owner.key --out revoked
+expect "neither a label nor an id" 3 '"a:b" is no id, which has 64 digits: a label has' ''
+run keygen --owner --out other.key
+run revoke lab --owner-key other.key --out revoked
+expect "another owner's list" 3 'not signed by this owner' ''
 
 run config init
 expect "config init" 0 '' '"train_images"'
