@@ -23,7 +23,7 @@ _Static_assert(AEAD_OFFER_MAX >= 3, "our own ciphers must fit into an offer");
 	X(WIRE_DEPTH_MAX, 4, "arrays inside each other in one message")                     \
 	X(WIRE_VALUES_MAX, 1024, "values in one message, skipped ones included")            \
 	X(WIRE_BYTES_MAX, 2688, "bytes of the largest message that we send")                \
-	X(WIRE_HELLO_MAX, 384, "bytes of the largest payload in a handshake")               \
+	X(WIRE_HELLO_MAX, 512, "bytes of the largest payload in a handshake")               \
 	X(WIRE_WORDS_MAX, 200, "bytes of text in a refusal or a goodbye")                   \
 	X(FRAME_MESSAGE_MAX, 16384, "bytes of a frame on the control channel")              \
 	X(FRAME_CHUNK_MAX, 1048576, "bytes of parameters in one frame")                     \
@@ -59,7 +59,11 @@ _Static_assert(AEAD_OFFER_MAX >= 3, "our own ciphers must fit into an offer");
 	X(LIST_BYTES_MAX, 16777216, "bytes of an allow- or block-list, comments included")  \
 	X(INVITE_AGENTS_MAX, 65536, "agents that one invite may stand for")                 \
 	X(INVITE_RATE_MAX, 1000000000, "samples a second that an invite may state")         \
-	X(REVOKED_MAX, 64, "labels and ids in the owner's list of revoked ones")
+	X(REVOKED_MAX, 64, "labels and ids in the owner's list of revoked ones")            \
+	X(ADMISSION_INVITES, 256, "invites of which certificates are known")                \
+	X(CERTIFICATES_MAX, 8, "certificates in one message")                               \
+	X(CERTIFICATES_WANTED, 64, "ids whose certificate is asked for at one time")        \
+	X(CERTIFICATES_RATE, 256, "certificates a second that one peer has us verify")
 
 enum net_limit {
 #define X(name, value, meaning) name = value,

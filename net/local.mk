@@ -42,6 +42,8 @@ libnet_a_SOURCES = \
 	net/limits.c \
 	net/limits.h \
 	net/transport/addr.c \
+	net/transport/admission.c \
+	net/transport/admission.h \
 	net/transport/backoff.c \
 	net/transport/budget.c \
 	net/transport/budget.h \

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 
 UNIT_TESTS += \
+	tests/net/test_admission \
 	tests/net/test_aead \
 	tests/net/test_budget \
 	tests/net/test_bulk \
@@ -26,6 +27,7 @@ tests_net_test_bulk_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_bulk_stream_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_certificate_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_convert_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
+tests_net_test_admission_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_aead_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_identity_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_noise_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
