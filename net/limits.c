@@ -17,6 +17,7 @@ const struct limit limit_list[] = {
 	L(LIMIT_CONFIG_ERRORS, "problems told by one config check"),
 	L(LIMIT_PATH, "bytes of a path in a config"),
 	L(LIMIT_NAME, "bytes of the name of a preset, an agent or a run"),
+	L(LIMIT_OWNER, "bytes of an owner's public key in a config"),
 	L(LIMIT_HOST_PORT, "bytes of an address in a config"),
 	L(LIMIT_LIST, "bytes of a list of strings in a config"),
 	L(LIMIT_CONTROL_CLIENTS, "connections to the control socket"),

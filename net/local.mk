@@ -47,6 +47,7 @@ libnet_a_SOURCES = \
 	net/transport/backoff.c \
 	net/transport/budget.c \
 	net/transport/budget.h \
+	net/transport/certificates.c \
 	net/transport/conn.c \
 	net/transport/handshake.c \
 	net/transport/links.c \

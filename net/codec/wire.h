@@ -17,6 +17,7 @@
 #include "agent/base/err.h"
 #include "gossip/exchange/exchange.h"
 #include "gossip/membership/gossip.h"
+#include "net/crypto/certificate.h"
 #include "net/limits.h"
 
 #include <stdbool.h>
@@ -32,6 +33,9 @@ enum wire_kind {
 	WIRE_BULK_OPEN, /* the first words on a bulk connection */
 	WIRE_BYE,       /* the last message on a connection */
 	WIRE_EXCHANGE,  /* on streams only */
+	WIRE_CERTIFICATES,      /* of ids that are spoken of next, or were asked for */
+	WIRE_WANT_CERTIFICATES, /* of these ids */
+	WIRE_REVOKED,           /* the owner's list */
 };
 
 /* Why a peer is refused or a connection ends. The words say it for people; the number lets a
@@ -44,11 +48,16 @@ enum wire_why {
 	WHY_LIST,      /* not on the allow-list, or on the block-list */
 	WHY_BUSY,      /* no room; try again later */
 	WHY_LEAVING,
-	WHY_BROKEN, /* your last message could not be understood */
+	WHY_BROKEN,      /* your last message could not be understood */
+	WHY_CERTIFICATE, /* none of the owner's, or not a valid one */
 };
 
 #define WIRE_SESSION_BYTES 8
 #define WIRE_TOKEN_BYTES 16
+#define WIRE_ADMISSION_BYTES REVOCATIONS_BYTES(REVOKED_MAX)
+_Static_assert(CERTIFICATES_MAX *CERTIFICATE_BYTES <= WIRE_ADMISSION_BYTES &&
+                       32 * CERTIFICATES_WANTED <= WIRE_ADMISSION_BYTES,
+        "certificates, or ids, fit into what a list takes");
 
 /* What the sides of a handshake say of themselves. */
 struct wire_hello {
@@ -61,6 +70,14 @@ struct wire_hello {
 	uint64_t generation;
 	struct peer_addrs addrs; /* advertised */
 	bool dialable;
+	uint16_t certificate_length; /* 0: none, else CERTIFICATE_BYTES */
+	uint8_t certificate[CERTIFICATE_BYTES];
+};
+
+/* Certificates, ids or a list of revocations, one after the other. */
+struct wire_admission {
+	uint16_t length;
+	uint8_t bytes[WIRE_ADMISSION_BYTES];
 };
 
 struct wire_refusal {
@@ -83,6 +100,7 @@ struct wire_message {
 		uint64_t nonce;              /* WIRE_PING, WIRE_PONG */
 		struct wire_bulk_open bulk;  /* WIRE_BULK_OPEN */
 		struct exchange_message exchange;
+		struct wire_admission admission; /* CERTIFICATES, WANT_CERTIFICATES, REVOKED */
 	};
 };
 

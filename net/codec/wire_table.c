@@ -99,6 +99,7 @@ static const struct wire__field hello_full[] = {
         UINT(wire_message, hello.generation, "generation", 1, UINT64_MAX),
         ADDRS(wire_message, hello.addrs, "addresses"),
         FLAGS(wire_message, hello.dialable, "flags", 1),
+        BLOB(wire_message, hello.certificate, hello.certificate_length, "certificate"),
 };
 const struct wire__layout wire__hello_full = WIRE__LAYOUT("hello", hello_full, 8);
 
@@ -112,6 +113,9 @@ static const struct wire__field bulk_open[] = {
         BYTES(wire_message, bulk.token, "token"),
         ANY(wire_message, bulk.exchange, "exchange"),
         UINT(wire_message, bulk.attempt, "attempt", 1, UINT64_MAX),
+};
+static const struct wire__field admission[] = {
+        BLOB(wire_message, admission.bytes, admission.length, "bytes"),
 };
 
 const struct wire__layout wire__messages[WIRE__MESSAGES] = {
@@ -129,6 +133,9 @@ const struct wire__layout wire__messages[WIRE__MESSAGES] = {
         [WIRE_BULK_OPEN] = WIRE__LAYOUT("bulk-open", bulk_open, 4),
         [WIRE_BYE] = WIRE__LAYOUT("bye", refusal, 2),
         [WIRE_EXCHANGE] = {"exchange", NULL, 0, 0}, /* by its own kind, below */
+        [WIRE_CERTIFICATES] = WIRE__LAYOUT("certificates", admission, 1),
+        [WIRE_WANT_CERTIFICATES] = WIRE__LAYOUT("want-certificates", admission, 1),
+        [WIRE_REVOKED] = WIRE__LAYOUT("revoked", admission, 1),
 };
 
 /* ---- exchanges */
@@ -206,4 +213,4 @@ const struct wire__layout wire__exchanges[EXCHANGE_KINDS] = {
         [EXCHANGE_FETCH] = WIRE__LAYOUT("fetch", fetch, 4),
         [EXCHANGE_GIFT] = WIRE__LAYOUT("gift", gift, 11),
 };
-_Static_assert(WIRE__MESSAGES == WIRE_EXCHANGE + 1, "the table ends with the last kind");
+_Static_assert(WIRE__MESSAGES == WIRE_REVOKED + 1, "the table ends with the last kind");

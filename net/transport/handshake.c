@@ -46,6 +46,7 @@ static struct wire_message hello(const struct conn *c, bool identified)
 		m.hello.generation = k->generation;
 		m.hello.addrs = k->advertise;
 		m.hello.dialable = k->dialable;
+		certificates__put(c->t, &m.hello);
 	}
 	return m;
 }
@@ -138,6 +139,7 @@ static bool identify(struct conn *c, const struct wire_hello *h)
 		if (peer_addr_usable(&h->addrs.at[i]))
 			c->advertised.at[c->advertised.n++] = h->addrs.at[i];
 	c->peer_dialable = h->dialable;
+	certificates__hello(c->t, h);
 	if (transport__permits(c->t, &h->id))
 		links_set(c->t, &h->id, h->generation, false);
 	return true;
@@ -203,9 +205,11 @@ static void finish(struct conn *c)
 	if (self)
 		meet_ourselves(c);
 	else if (!transport__permits(c->t, &c->id))
-		conn__bye(c, WHY_LIST, "you are not on my list of agents");
+		transport__refuse(c);
 	else
 		transport__up(c->t, c);
+	if (c->state == CONN_UP)
+		certificates__up(c);
 	conn__flush(c);
 }
 

@@ -78,7 +78,33 @@ struct conn *transport__find(const struct transport *t, const struct peer_id *id
 
 bool transport__permits(const struct transport *t, const struct peer_id *id)
 {
-	return !t->config.lists || lists_permit(t->config.lists, id);
+	return (!t->config.lists || lists_permit(t->config.lists, id)) &&
+	       certificates__admit(t, id);
+}
+
+bool transport_permits(const struct transport *t, const struct peer_id *id)
+{
+	return transport__permits(t, id);
+}
+
+void transport__refuse(struct conn *c)
+{
+	struct transport *t = c->t;
+	char a[64];
+	if (t->config.lists && !lists_permit(t->config.lists, &c->id)) {
+		conn__bye(c, WHY_LIST, "you are not on my list of agents");
+		return;
+	}
+	const char *words = admission_words(admission_look(t->config.admission, &c->id));
+	transport__say(t, c->initiator ? TRANSPORT_WARN : TRANSPORT_INFO, "%s is not admitted: %s",
+	        peer_addr_text(&c->remote, a), words);
+	conn__bye(c, WHY_CERTIFICATE, words);
+}
+
+void transport_revoked(struct transport *t)
+{
+	certificates__pass_on_list(t);
+	transport_recheck(t);
 }
 
 static void list(struct transport *t, struct conn *c)
@@ -231,6 +257,9 @@ static void on_message(struct transport *t, const struct peer_id *from,
 	for (int i = 0; i < g->n_updates; i++)
 		if (permits_news(t, &g->update[i]))
 			g->update[kept++] = g->update[i];
+		else
+			certificates__hold(t, from, address, channel, &g->update[i]);
+	certificates__ask(t);
 	t->counters.news_forbidden += g->n_updates - kept;
 	g->n_updates = kept;
 	if (g->kind == MESSAGE_SKETCH && !transport__permits(t, &g->sketch.id))
@@ -251,6 +280,8 @@ static void session_message(struct transport *t, struct conn *c, const struct wi
 	} else if (m->kind == WIRE_EXCHANGE) {
 		if (cb->exchange_cb && !t->closing)
 			cb->exchange_cb(cb->arg, &c->id, &m->exchange);
+	} else if (m->kind > WIRE_EXCHANGE) {
+		certificates__received(c, m);
 	} else if (m->kind == WIRE_BYE) {
 		/* SELF was logged by meet_ourselves. */
 		if (m->refusal.why != WHY_DUPLICATE && m->refusal.why != WHY_LEAVING &&
@@ -341,6 +372,8 @@ static void on_tick(uv_timer_t *timer)
 	t->counters.half_open = half_open;
 	if (t->accept_owed && !t->closing)
 		conn__accept(t);
+	certificates__tick(t);
+	certificates__ask(t);
 }
 
 static bool has_six(void)
@@ -446,6 +479,7 @@ void transport__handle_closed(struct transport *t)
 	void (*closed_cb)(void *) = t->closed_cb;
 	void *arg = t->closed_arg;
 	links_close(&t->links);
+	free(t->wanted);
 	sodium_memzero(t, sizeof *t);
 	free(t);
 	if (closed_cb)
@@ -494,7 +528,7 @@ void transport_recheck(struct transport *t)
 	for (struct conn *c = t->conns, *next; c; c = next) {
 		next = c->next;
 		if (c->state == CONN_UP && !transport__permits(t, &c->id))
-			conn__bye(c, WHY_LIST, "you are not on my list of agents");
+			transport__refuse(c);
 	}
 }
 

@@ -24,6 +24,7 @@
 #include "net/crypto/aead.h"
 #include "net/crypto/identity.h"
 #include "net/crypto/secret.h"
+#include "net/transport/admission.h"
 #include "net/transport/lists.h"
 
 #include <stdbool.h>
@@ -68,6 +69,7 @@ struct transport_config {
 	const struct secrets *secrets;    /* borrowed */
 	const struct aead_order *ciphers; /* borrowed */
 	const struct lists *lists;        /* borrowed; may be NULL */
+	struct admission *admission;      /* borrowed; NULL: the flock has no owner */
 	struct sockaddr_storage listen;   /* port 0: any */
 	/* listen is [::], and IPv4 is wanted there too; where there is no IPv6, 0.0.0.0 instead.
 	 * False: listen is taken as it is, and an IPv6 socket takes no IPv4. */
@@ -89,7 +91,7 @@ struct transport_counters {
 	uint64_t streams_dialled, streams_accepted, handshakes_failed, strangers_refused;
 	uint64_t messages_dropped; /* of ours: a queue was full */
 	uint32_t connections, half_open;
-	uint64_t news_forbidden; /* about peers that the lists forbid */
+	uint64_t news_forbidden; /* about peers that the lists forbid, or that lack a certificate */
 	/* Filled in by whoever verifies: */
 	uint64_t news_forged;     /* with a bad signature */
 	uint64_t news_unverified; /* left out: over a peer's budget */
@@ -129,6 +131,11 @@ void transport_generation(struct transport *t, const struct peer_id *id, uint64_
 /* Ends the session with a peer that misbehaves, if there is one, and says why, to it and to the
  * log. down_cb may be called from within. */
 void transport_expel(struct transport *t, const struct peer_id *id, const char *words);
+
+/* Whether the lists permit it and, where there is an owner, its certificate. */
+bool transport_permits(const struct transport *t, const struct peer_id *id);
+/* A list of revocations came from a file: peers get it too. */
+void transport_revoked(struct transport *t);
 
 /* After the lists were read anew: cuts sessions that they forbid. Also after our own generation or
  * address changed. */

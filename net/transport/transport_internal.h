@@ -7,6 +7,7 @@
  *     handshake.c       how it comes to be trusted
  *     turn.c            how long peers' messages may keep the loop
  *     room.c            how many sockets are for whom, and who goes when there are too few
+ *     certificates.c    where the flock has an owner: certificates, and what waits for them
  *     links.c           datagrams: a sealed link with every member that is known
  *     backoff.c         addresses that failed, and when they may be tried again
  */
@@ -59,6 +60,8 @@ struct conn {
 	bool expects_id;
 	struct peer_addrs advertised; /* those that can be dialled */
 	bool peer_dialable;
+	uint64_t certificates_second; /* in which it had us verify so many: */
+	uint32_t certificates;
 	uint64_t began_ms, up_ms, heard_ms, wrote_ms, pinged_ms, closing_ms;
 	uint64_t used_ms; /* the last message that was more than a ping */
 	/* opening */
@@ -171,6 +174,7 @@ struct transport {
 	struct transport_counters counters;
 	struct peer_addr bound;
 	bool dual_stack;      /* IPv4 goes through the IPv6 sockets */
+	struct transport_wanted *wanted; /* owned; NULL: nothing waits for a certificate yet */
 	uint64_t said_second; /* lines for the log in this second */
 	uint32_t said, unsaid;
 	int handles; /* open ones; the last to close frees */
@@ -185,7 +189,10 @@ uint64_t transport__now(const struct transport *t);
 void transport__say(struct transport *t, enum transport_level level, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 struct conn *transport__find(const struct transport *t, const struct peer_id *id);
+/* By the lists, and by its certificate where there is an owner. */
 bool transport__permits(const struct transport *t, const struct peer_id *id);
+/* Says goodbye to a peer that is not permitted, in words. */
+void transport__refuse(struct conn *c);
 /* The connection is proven: takes its place, or gives way to one that is there. */
 void transport__up(struct transport *t, struct conn *c);
 /* It is going away: leaves its place. */
@@ -241,6 +248,24 @@ bool turn__over(struct transport *t);
 void turn__spent(struct transport *t, uint64_t ns); /* by handling a message */
 void turn__wait(struct conn *c);                    /* until the next one */
 void turn__forget(struct conn *c);                  /* it waits no more */
+
+/* ---- certificates.c: nothing of it does anything without config.admission */
+
+bool certificates__admit(const struct transport *t, const struct peer_id *id);
+void certificates__tick(struct transport *t); /* the time */
+void certificates__put(const struct transport *t, struct wire_hello *h);
+void certificates__hello(struct transport *t, const struct wire_hello *h);
+/* To be called before m is sent on c. */
+void certificates__before(struct conn *c, const struct gossip_message *m);
+void certificates__up(struct conn *c);
+void certificates__pass_on_list(struct transport *t);
+/* Keeps a record until its certificate comes; false: that is not what it lacks, or no room. */
+bool certificates__hold(struct transport *t, const struct peer_id *from,
+        const struct peer_addr *address, enum gossip_channel channel,
+        const struct gossip_update *u);
+/* Asks for what is waited for, as often as is due. */
+void certificates__ask(struct transport *t);
+void certificates__received(struct conn *c, const struct wire_message *m);
 
 /* ---- handshake.c */
 

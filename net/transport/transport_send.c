@@ -103,8 +103,10 @@ static void send_stream(struct transport *t, const struct gossip_send *s)
 		if (!c && id && cb->down_cb)
 			cb->down_cb(cb->arg, id);
 	}
-	if (c)
+	if (c) {
 		c->used_ms = transport__now(t);
+		certificates__before(c, &s->message);
+	}
 	if (!c || wire_encode_gossip(&s->message, bytes, sizeof bytes, &len) != 0 ||
 	        !conn__send(c, NULL, bytes, len))
 		t->counters.messages_dropped++;
