@@ -70,6 +70,8 @@ libagent_a_SOURCES = \
 	agent/control/control_reply.c \
 	agent/control/watch.c \
 	agent/control/watch.h \
+	agent/daemon/admit.c \
+	agent/daemon/admit.h \
 	agent/daemon/agent.c \
 	agent/daemon/agent.h \
 	agent/daemon/signals.c \

@@ -9,6 +9,7 @@
 #define LIMIT_PATH 1024               /* a path in a config, NUL included */
 #define LIMIT_NAME 48                 /* of a preset, an agent, a run; NUL included */
 
+#define LIMIT_OWNER 96              /* an owner's public key in a config, NUL included */
 #define LIMIT_HOST_PORT 264 /* "host:port" in a config, NUL included */
 #define LIMIT_LIST 8192     /* bytes of a list of strings in a config */
 

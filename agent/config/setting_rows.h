@@ -212,6 +212,15 @@ TEXT(agent, allow, LIMIT_PATH, "FILE", "agent.allow", "--allow", NULL,
 TEXT(agent, block, LIMIT_PATH, "FILE", "agent.block", "--block", NULL,
 	FOR_AGENT, .dflt = "", .also = "blocklist blacklist ban deny",
 	.help = "file with the ids that may not take part; empty: none")
+TEXT(agent, owner, LIMIT_OWNER, "KEY", "agent.owner", "--owner", "DUNLIN_OWNER",
+	FOR_AGENT, SHARED, .dflt = "", .also = "admission ca",
+	.help = "public key of the owner, who admits agents; empty: all with the secret")
+TEXT(agent, invite, LIMIT_PATH, "FILE", "agent.invite", "--invite", "DUNLIN_INVITE",
+	FOR_AGENT, .dflt = "", .also = "certificate ticket",
+	.help = "the owner's invite, with which this agent certifies itself; see certify")
+TEXT(agent, revoked, LIMIT_PATH, "FILE", "agent.revoked", "--revoked", "DUNLIN_REVOKED",
+	FOR_AGENT, .dflt = "", .also = "revocations crl",
+	.help = "the owner's list of revoked agents, see revoke; peers get it too")
 BOOL(agent, dialable, "agent.dialable", "--dialable", NULL,
 	FOR_AGENT, .dflt = "true", .also = "reachable nat",
 	.help = "peers can connect to this agent; false behind a NAT or firewall")

@@ -20,6 +20,7 @@
 #include "agent/base/log.h"
 #include "agent/config/paths.h"
 #include "agent/control/control.h"
+#include "agent/daemon/admit.h"
 #include "agent/daemon/signals.h"
 #include "agent/daemon/startup.h"
 #include "agent/daemon/training.h"
@@ -46,6 +47,7 @@ struct agent {
 	struct startup startup;
 	struct state_dir state;
 	struct identity identity;
+	struct admission *admission; /* owned; NULL: the flock has no owner */
 	uv_loop_t loop;
 	struct driver *driver;   /* owned */
 	struct control *control; /* owned */
@@ -56,6 +58,8 @@ struct agent {
 	atomic_bool hang_up, stop;
 	uint64_t kept_ms; /* when peers were last kept; 0: not yet */
 	uint64_t line_ms;
+	uint64_t revoked_kept; /* version of the list that was last written */
+	enum admission_verdict admitted;
 	struct agent_view view; /* of the answer being given */
 	int code;               /* of a run that failed */
 	bool leaving, left;
@@ -176,6 +180,38 @@ static void on_signal_told(uv_async_t *h)
 
 /* ---- while it runs */
 
+/* Certificates expire, lists of revocations come from peers, invites get too many agents. */
+static void check_admission(struct agent *a)
+{
+	if (!a->admission)
+		return;
+	driver_recheck(a->driver);
+	if (admission_revoked_version(a->admission) != a->revoked_kept) {
+		a->revoked_kept = admission_revoked_version(a->admission);
+		state_writer_revoked(&a->writer, admission_revoked(a->admission));
+	}
+	enum admission_verdict v = admission_look(a->admission, &a->identity.id);
+	if (v != a->admitted && v != ADMITTED)
+		log_error("this agent is not a member any more: %s", admission_words(v));
+	a->admitted = v;
+}
+
+/* The list in agent.revoked was read anew. */
+static void on_revoked(void *arg, const struct revocations_text *list)
+{
+	struct agent *a = arg;
+	struct err e;
+	int rc = admission_revoke(a->admission, list->bytes, list->len, &e);
+	if (rc == ERR_CANCELLED || a->left)
+		return;
+	if (rc) {
+		log_error("agent.revoked: %s; the list read before stays in force", e.msg);
+		return;
+	}
+	log_info("the owner's list of revoked agents is read again");
+	driver_revoked(a->driver);
+}
+
 static void on_timer(uv_timer_t *t)
 {
 	struct agent *a = t->data;
@@ -183,6 +219,7 @@ static void on_timer(uv_timer_t *t)
 		return;
 	const struct gossip *g = driver_gossip(a->driver);
 	uint64_t now = uv_now(&a->loop);
+	check_admission(a);
 	if (a->training.learner) {
 		struct state_dir_progress p =
 		        training_progress(&a->training, driver_core(a->driver));
@@ -293,6 +330,7 @@ static int open_network(struct agent *a, struct err *e)
 	n->generation_cb = on_generation;
 	n->leave_cb = on_leave;
 	n->left_cb = on_left;
+	n->admission = a->admission;
 	n->learner = a->training.learner;
 	if (n->learner) {
 		n->config = a->config;
@@ -308,6 +346,9 @@ static int open_network(struct agent *a, struct err *e)
 	a->writer.block = a->startup.block;
 	a->writer.arg = a;
 	a->writer.lists_cb = on_lists;
+	if (a->admission && a->config->agent.revoked[0])
+		a->writer.revoked = a->config->agent.revoked;
+	a->writer.revoked_cb = on_revoked;
 	/* The socket first: it is refused for the reason that a user understands best, another
 	 * agent of that name. Nobody is answered before the loop runs. */
 	int rc = control_new(&a->control, &control, e);
@@ -380,7 +421,12 @@ static int run_agent(struct agent *a)
 	if (rc)
 		return a->o.fail_cb(exit_code(rc, EXIT_CONFIG), "%s", e.msg);
 	rc = open_state(a, &e);
-	status = rc ? a->o.fail_cb(exit_code(rc, EXIT_FAILED), "%s", e.msg) : run(a);
+	status = rc ? a->o.fail_cb(exit_code(rc, EXIT_FAILED), "%s", e.msg) : EXIT_OK;
+	if (rc == 0 && (rc = admit_open(&a->admission, a->config, &a->state, &a->identity, &e)))
+		status = a->o.fail_cb(rc == ERR_NOMEM ? EXIT_FAILED : EXIT_CONFIG, "%s", e.msg);
+	if (rc == 0)
+		status = run(a);
+	admission_free(a->admission);
 	if (a->identity.secrets)
 		identity_close(&a->identity);
 	state_dir_close(&a->state);

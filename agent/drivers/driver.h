@@ -30,6 +30,7 @@ struct driver_config {
 	const struct identity *identity; /* borrowed */
 	const struct secrets *secrets;   /* borrowed */
 	const struct lists *lists;       /* borrowed; may be NULL */
+	struct admission *admission;     /* borrowed; NULL: the flock has no owner */
 	uint64_t generation;             /* already raised and persisted */
 	struct sockaddr_storage listen;
 	bool dual_stack;             /* see transport.h */
@@ -71,8 +72,10 @@ void driver_start(struct driver *d);
 void driver_leave(struct driver *d);
 void driver_free(struct driver *d); /* after left_cb, or before driver_start */
 
-/* Whatever the lists forbid is cut. */
+/* Whatever the lists forbid, and whoever is not admitted any more, is cut. */
 void driver_recheck(struct driver *d);
+/* A list of revocations is new in driver_config.admission, and not from a peer. */
+void driver_revoked(struct driver *d);
 
 /* What a user asks for, except to leave. ERR_INVALID says why it cannot be;
  * ERR_BUSY: not now. */

@@ -86,12 +86,22 @@ static void keep_generation(struct driver *d)
 		d->c.generation_cb(d->c.arg, self->generation);
 }
 
+/* Of an invite's ids those that live count (net/transport/admission.h). */
+static void keep_live(struct driver *d, const struct gossip_notice *n)
+{
+	if (d->c.admission && n->kind == NOTICE_JOINED)
+		admission_live(d->c.admission, &n->id, true);
+	else if (d->c.admission && (n->kind == NOTICE_FAILED || n->kind == NOTICE_LEFT))
+		admission_live(d->c.admission, &n->id, false);
+}
+
 void driver__membership_actions(struct driver *d, struct gossip_actions *a)
 {
 	for (int i = 0; i < a->n_notices; i++) {
 		driver__notice(d, &a->notice[i]);
 		if (a->notice[i].kind == NOTICE_GENERATION)
 			keep_generation(d);
+		keep_live(d, &a->notice[i]);
 	}
 	for (int i = 0; i < a->n_sends; i++) {
 		sign(d, &a->send[i].message);
@@ -224,6 +234,7 @@ int driver__open_transport(struct driver *d, struct err *e)
 	        .secrets = c->secrets,
 	        .ciphers = &d->ciphers,
 	        .lists = c->lists,
+	        .admission = c->admission,
 	        .listen = c->listen,
 	        .dual_stack = c->dual_stack,
 	        .generation = c->generation,
@@ -250,12 +261,23 @@ void driver_recheck(struct driver *d)
 	if (d->closing)
 		return;
 	transport_recheck(d->transport);
-	for (uint32_t i = 0; d->c.lists && i < gossip_count(g); i++) {
+	for (uint32_t i = 0; i < gossip_count(g); i++) {
 		struct member_view v = gossip_member(g, i);
-		if (!lists_permit(d->c.lists, &v.record.id))
+		bool live = v.state == MEMBER_ALIVE || v.state == MEMBER_SUSPECT;
+		if (d->c.admission)
+			admission_live(d->c.admission, &v.record.id, live);
+		if (!transport_permits(d->transport, &v.record.id))
 			membership(d, (struct gossip_event){
 			                      .kind = EVENT_FORBIDDEN, .peer.id = v.record.id});
 	}
+}
+
+void driver_revoked(struct driver *d)
+{
+	if (d->closing)
+		return;
+	transport_revoked(d->transport);
+	driver_recheck(d);
 }
 
 struct peer_addr driver_address(const struct driver *d)

@@ -237,3 +237,11 @@ int state_dir_save_progress(
 	snprintf(path, sizeof path, "%s/progress", d->path);
 	return file_replace(path, 0600, fill_progress, &copy, e);
 }
+
+int state_dir_save_revoked(
+        const struct state_dir *d, const struct revocations_text *list, struct err *e)
+{
+	char path[LIMIT_PATH + 16];
+	snprintf(path, sizeof path, "%s/revoked", d->path);
+	return revocations_save(path, list, e);
+}

@@ -7,6 +7,8 @@
  *     peers.json     where peers were last met, so that an agent can return without any seed
  *     progress       samples trained in which run, those after the last checkpoint included,
  *                    since the run's clock counts them; and what a day's quota has spent
+ *     certificate    where the flock has an owner: that this agent is admitted
+ *     revoked        alike: the owner's newest list of revocations
  *     run/           checkpoints and results, unless run.out says otherwise */
 #ifndef DUNLIN_AGENT_NODE_STATE_DIR_H
 #define DUNLIN_AGENT_NODE_STATE_DIR_H
@@ -15,6 +17,7 @@
 #include "agent/base/err.h"
 #include "agent/base/limits.h"
 #include "gossip/membership/gossip.h"
+#include "net/crypto/owner.h"
 
 #define STATE_DIR_PEERS GOSSIP_REMEMBERED /* addresses that are kept */
 
@@ -47,6 +50,10 @@ void state_dir_load_progress(const struct state_dir *d, struct state_dir_progres
 /* On any thread, one at a time. */
 int state_dir_save_progress(
         const struct state_dir *d, const struct state_dir_progress *p, struct err *e) MUST_CHECK;
+
+/* The owner's list of revocations; alike. */
+int state_dir_save_revoked(const struct state_dir *d, const struct revocations_text *list,
+        struct err *e) MUST_CHECK;
 
 /* The text of peers.json, both ways; for the above and for tests. ERR_FORMAT says what is wrong. */
 int peers_print(const struct peer_addr *peers, int n, struct buf *out) MUST_CHECK;

@@ -62,6 +62,10 @@ static void on_work(uv_work_t *w)
 		j->generation_failed = e;
 	if (j->keep_progress && state_dir_save_progress(u->state, &j->progress, &e))
 		j->progress_failed = e;
+	if (j->keep_revoked && state_dir_save_revoked(u->state, &j->revoked, &e))
+		j->revoked_failed = e;
+	if (j->lists && u->revoked && revocations_load(u->revoked, &j->revoked_read, &e))
+		j->revoked_unread = e;
 	if (j->lists && lists_load(&j->fresh, u->allow, u->block, &e))
 		j->lists_failed = e;
 }
@@ -102,6 +106,13 @@ static void on_done(uv_work_t *w, int status)
 		log_error("the generation is not kept: %s", j->generation_failed.msg);
 	else if (j->generation)
 		u->identity->generation = j->generation;
+	if (j->revoked_failed.code)
+		log_warn("the list of revoked agents is not kept: %s", j->revoked_failed.msg);
+	if (j->revoked_unread.code)
+		log_error("agent.revoked: %s; the list read before stays in force",
+		        j->revoked_unread.msg);
+	else if (j->lists && u->revoked)
+		u->revoked_cb(u->arg, &j->revoked_read);
 	if (j->lists)
 		take_lists(u);
 	begin(u);
@@ -110,7 +121,9 @@ static void on_done(uv_work_t *w, int status)
 static void begin(struct state_writer *u)
 {
 	struct state_writer_job *j = &u->job;
-	if (u->busy || !(u->want_peers || u->want_lists || u->want_generation || u->want_progress))
+	if (u->busy ||
+	        !(u->want_peers || u->want_lists || u->want_generation || u->want_progress ||
+	                u->want_revoked))
 		return;
 	memset(j, 0, sizeof *j);
 	j->peers = u->want_peers;
@@ -118,10 +131,12 @@ static void begin(struct state_writer *u)
 	j->generation = u->want_generation;
 	j->keep_progress = u->want_progress;
 	j->progress = u->progress;
+	j->keep_revoked = u->want_revoked;
+	j->revoked = u->revoked_list;
 	j->save = u->next;
 	j->identity = *u->identity;
 	lists_init(&j->fresh);
-	u->want_peers = u->want_lists = u->want_progress = false;
+	u->want_peers = u->want_lists = u->want_progress = u->want_revoked = false;
 	u->want_generation = 0;
 	u->work.data = u;
 	u->busy = uv_queue_work(u->loop, &u->work, on_work, on_done) == 0;
@@ -151,6 +166,13 @@ void state_writer_progress(struct state_writer *u, const struct state_dir_progre
 void state_writer_generation(struct state_writer *u, uint64_t generation)
 {
 	u->want_generation = generation;
+	begin(u);
+}
+
+void state_writer_revoked(struct state_writer *u, const struct revocations_text *list)
+{
+	u->revoked_list = *list;
+	u->want_revoked = true;
 	begin(u);
 }
 

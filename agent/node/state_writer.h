@@ -8,6 +8,7 @@
 #include "agent/node/state_dir.h"
 #include "gossip/membership/gossip.h"
 #include "net/crypto/identity.h"
+#include "net/crypto/owner.h"
 #include "net/transport/lists.h"
 
 #include <stdbool.h>
@@ -30,14 +31,19 @@ struct state_writer {
 	struct state_writer_peers known; /* of earlier runs, then as last saved */
 	void *arg;
 	void (*lists_cb)(void *arg); /* on the loop: lists is new */
+	const char *revoked;         /* borrowed: a list of revocations; NULL: none */
+	/* On the loop: it was read anew, with the lists; not verified. */
+	void (*revoked_cb)(void *arg, const struct revocations_text *list);
 	/* its own */
 	uv_work_t work;
-	bool busy, want_peers, want_lists, want_progress;
+	bool busy, want_peers, want_lists, want_progress, want_revoked;
+	struct revocations_text revoked_list;
 	uint64_t want_generation; /* 0: none */
 	struct state_writer_peers next;
 	struct state_dir_progress progress;
 	struct state_writer_job {
-		bool peers, lists, keep_progress;
+		bool peers, lists, keep_progress, keep_revoked;
+		struct revocations_text revoked, revoked_read;
 		struct state_dir_progress progress;
 		uint64_t generation;
 		struct state_writer_peers save;
@@ -45,6 +51,7 @@ struct state_writer {
 		struct identity identity;
 		/* code 0: it worked */
 		struct err peers_failed, lists_failed, generation_failed, progress_failed;
+		struct err revoked_failed, revoked_unread;
 	} job;
 };
 
@@ -56,8 +63,11 @@ void state_writer_progress(struct state_writer *u, const struct state_dir_progre
 /* Persists a generation. */
 void state_writer_generation(struct state_writer *u, uint64_t generation);
 
-/* Reads allow- and block-list anew. If anything is wrong with them, the old ones stay; the log says
- * so. */
+/* Keeps the owner's list of revocations. */
+void state_writer_revoked(struct state_writer *u, const struct revocations_text *list);
+
+/* Reads allow- and block-list anew, and the list of revocations. If anything is wrong with them,
+ * the old ones stay; the log says so. */
 void state_writer_lists(struct state_writer *u);
 
 /* Whom to remember, best first: peers alive, others that may come back, further addresses of both,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 
 SCRIPT_TESTS += \
+	tests/integration/admission.sh \
 	tests/integration/agents.sh \
 	tests/integration/agents_netns.sh \
 	tests/integration/attacks.sh \
