@@ -245,7 +245,9 @@ static void take(struct conn *c, const struct wire_admission *w)
 {
 	struct transport *t = c->t;
 	struct certificate x;
-	for (size_t at = 0; at < w->length && affordable(c); at += CERTIFICATE_BYTES) {
+	for (size_t at = 0; at < w->length; at += CERTIFICATE_BYTES) {
+		if (c->state != CONN_UP || !affordable(c))
+			return;
 		const uint8_t *bytes = w->bytes + at;
 		size_t left = w->length - at,
 		       n = left < CERTIFICATE_BYTES ? left : CERTIFICATE_BYTES;
