@@ -88,6 +88,7 @@ void flock__clock_snapshot(struct flock *f)
 {
 	f->clock.others_snapshot = f->clock.others;
 	f->clock.own_snapshot = flock__samples(f);
+	f->clock.snapshot_ms = f->now_ms;
 }
 
 void flock__clock_exchanged(struct flock *f)
@@ -97,7 +98,9 @@ void flock__clock_exchanged(struct flock *f)
 		return;
 	c->others_then = c->others_snapshot;
 	c->own_then = c->own_snapshot;
-	c->apart_until_ms = 0;
+	/* A slow one may have begun before we were cut off. */
+	if (c->snapshot_ms + CLOCK_NEWS_MS >= c->apart_until_ms)
+		c->apart_until_ms = 0;
 }
 
 void flock__told_clock(struct flock *f, uint64_t clock)
