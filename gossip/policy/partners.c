@@ -257,11 +257,13 @@ static void back_off(struct partners *p, struct partner *e, uint64_t now_ms)
 
 static void on_busy(struct partners *p, struct partner *e, uint8_t why, uint64_t now_ms)
 {
-	if (why == EXCHANGE_ENGAGED || why == EXCHANGE_OTHER)
-		e->free_ms =
-		        now_ms + BUSY_MS_MIN + rng_below(&p->rng, BUSY_MS_MAX - BUSY_MS_MIN + 1);
-	else
+	if (why != EXCHANGE_ENGAGED && why != EXCHANGE_OTHER) {
 		back_off(p, e, now_ms);
+		return;
+	}
+	uint64_t ms = BUSY_MS_MIN + rng_below(&p->rng, BUSY_MS_MAX - BUSY_MS_MIN + 1);
+	if (e->free_ms < now_ms + ms) /* an earlier one may have failed meanwhile */
+		e->free_ms = now_ms + ms;
 }
 
 static void on_exchanged(struct partner *e, const struct exchange_result *r, uint64_t now_ms)
