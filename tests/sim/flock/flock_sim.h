@@ -33,6 +33,7 @@
 #define FSIM_MERGE_MS 20000
 #define FSIM_STALE 0.1 /* of the run */
 #define FSIM_LIES 64   /* that are remembered */
+#define FSIM_STATE_LIE (1ull << 63) /* in the tag of a state */
 
 /* What the world holds for later: an event of a core, with all that it borrows. */
 struct fsim_item {
@@ -216,7 +217,7 @@ struct fsim {
 		};
 	};
 	struct fsim_setup setup;
-	struct rng noise;
+	struct rng noise, more; /* more: what was added later, so that seeds stay as they are */
 	int n, params;
 	size_t group_end[FSIM_GROUPS];
 	uint64_t total;
@@ -239,6 +240,7 @@ struct fsim {
 	uint64_t together_ms;    /* since when there is no partition */
 	uint64_t faults_end_ms;
 	/* the weather */
+	uint64_t far_ms; /* that a message on a stream may take until all is well; 0: as usual */
 	double full_chance, bulk_break_chance, crash_action_chance;
 	int crash_action_agent;
 	uint32_t active; /* faults under way, a bit each */
@@ -356,6 +358,7 @@ bool liar_is_odd(const struct fsim *w, int i); /* one of the two */
 bool liar_said(const struct fsim *w, uint64_t exchange);
 int liar_gave(const struct fsim *w, int i); /* numbers of what that one has fetched */
 void liar_message(struct fsim *w, int from, struct exchange_message *m);
+bool liar_swallows(const struct fsim *w, int from, const struct exchange_message *m);
 void liar_data(struct fsim *w, int from, struct fsim_conn *c);
 void liar_record(struct fsim *w, struct gossip_message *m);
 

@@ -8,8 +8,6 @@
 
 #include <math.h>
 
-#define STATE_LIE (1ull << 63) /* in a tag */
-
 void liar_draw(struct fsim *w)
 {
 	w->liar = w->stranger = -1;
@@ -45,7 +43,7 @@ int liar_gave(const struct fsim *w, int i)
 {
 	int n = 0;
 	for (int k = 0; k < FSIM_VECTORS * w->params; k++)
-		n += (w->agent[i].from[k] & STATE_LIE) != 0;
+		n += (w->agent[i].from[k] & FSIM_STATE_LIE) != 0;
 	return n;
 }
 
@@ -65,6 +63,14 @@ void liar_message(struct fsim *w, int from, struct exchange_message *m)
 		m->busy.why = EXCHANGE_UNLIKE; /* its own manifest says the opposite */
 }
 
+/* Of some exchanges it does not tell how they end, though it is there and well. */
+bool liar_swallows(const struct fsim *w, int from, const struct exchange_message *m)
+{
+	return from == w->liar && m->exchange % 5 == 0 &&
+	       (m->kind == EXCHANGE_COMMIT || m->kind == EXCHANGE_ACK ||
+	               m->kind == EXCHANGE_SETTLE || m->kind == EXCHANGE_ABORT);
+}
+
 /* Numbers that are none, or of another model. */
 void liar_data(struct fsim *w, int from, struct fsim_conn *c)
 {
@@ -78,7 +84,7 @@ void liar_data(struct fsim *w, int from, struct fsim_conn *c)
 		for (uint64_t p = 0; p < c->n_data; p++)
 			c->data[p] = world_chance(w, 0.5) ? 4 : -4;
 		if (state)
-			c->tag |= STATE_LIE;
+			c->tag |= FSIM_STATE_LIE;
 		else
 			remember(w, c->exchange);
 	}

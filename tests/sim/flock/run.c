@@ -63,6 +63,7 @@ static void open_world(struct fsim *w, const struct fsim_setup *s)
 	w->setup = *s;
 	rng_seed(&w->rng, s->seed, 11);
 	rng_seed(&w->noise, s->seed, 12);
+	rng_seed(&w->more, s->seed, 13);
 	bool slow = world_chance(w, 0.2); /* a long run of a few: news have time to spread */
 	w->n = (int)world_between(w, 2, slow ? 4 : world_chance(w, 0.1) ? FSIM_AGENTS : 6);
 	if (fsim_still_kind(w) == STILL_ROUNDED) /* few merge in a few rounds */
@@ -101,6 +102,9 @@ static void open_world(struct fsim *w, const struct fsim_setup *s)
 	for (int i = 0; i < w->n && slow; i++)
 		w->agent[i].toy.step_ms *= 3;
 	script_draw(w);
+	/* Offers cross, and are overtaken by the news of membership. */
+	if (w->n_faults > 0 && rng_f64(&w->more) < (w->n < 4 ? 0.3 : 0.05))
+		w->far_ms = 200 + rng_below(&w->more, 1000);
 }
 
 static void close_world(struct fsim *w)

@@ -61,6 +61,8 @@ static void stretch(struct fsim *w, struct fsim_fault *f)
 	if (f->kind == FSIM_TWO_FLOCKS) { /* they meet while there is something left to train */
 		f->from_ms = world_chance(w, 0.6) ? 1 : world_between(w, 1000, 5000);
 		f->to_ms = f->from_ms + world_between(w, run / 4, run * 3 / 4);
+		if (rng_f64(&w->more) < 0.3) /* or when hardly anything is */
+			f->to_ms = f->from_ms + run * 3 / 4 + rng_below(&w->more, run / 4 + 1);
 	} else if (f->kind == FSIM_SLEEP && world_chance(w, 0.3)) { /* while it looks for peers */
 		f->from_ms = world_between(w, 100, 2500);
 		f->to_ms = f->from_ms + world_between(w, 2000, run);
@@ -69,6 +71,10 @@ static void stretch(struct fsim *w, struct fsim_fault *f)
 		f->from_ms = world_between(w, 1000, 2000 + run / 3);
 		f->to_ms = after ? rest + world_between(w, 0, 8000)
 		                 : f->from_ms + world_between(w, run / 5, rest);
+		if (rng_f64(&w->more) < 0.2) { /* for its end only */
+			f->from_ms = run * 3 / 4 + rng_below(&w->more, run / 5 + 1);
+			f->to_ms = run + rng_below(&w->more, 6000);
+		}
 		f->to_ms = f->to_ms > f->from_ms ? f->to_ms : f->from_ms + 1;
 	}
 	if ((f->kind == FSIM_FULL_QUEUES || f->kind == FSIM_FULL_DISK) && world_chance(w, 0.5))

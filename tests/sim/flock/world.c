@@ -100,6 +100,8 @@ static void deliver(struct fsim *w, uint32_t item)
 	int from = (int)x->parcel.from, to = (int)x->parcel.to;
 	struct simnet_way *way = world_way(w, from, to);
 	uint64_t at = w->now_ms + world_between(w, 1, 20);
+	if (w->far_ms > 0 && w->now_ms < w->faults_end_ms + 10000)
+		at += rng_below(&w->more, w->far_ms);
 	bool reset = world_chance(w, w->loss / 20);
 	if (way->stalled || reset || !world_reaches(w, from, to)) {
 		simnet_stall(&w->net, way);
@@ -232,6 +234,8 @@ void world_post(
 	bool sent = false;
 	if (k >= 0)
 		rules_sent(w, from, k, m);
+	if (liar_swallows(w, from, m))
+		return;
 	/* What comes after a message that could not be queued is not sent either, until the core
 	 * has heard of it: a peer would take what is left for malice. */
 	if (k >= 0 && w->agent[from].unsent[k] == 0 && !world_chance(w, w->full_chance)) {
