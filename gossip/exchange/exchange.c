@@ -186,7 +186,10 @@ static void begin(struct exchange *x, const struct peer_id *peer, uint64_t excha
 static void prepare(struct exchange *x)
 {
 	x->state = EXCHANGE_PREPARING;
-	x->cur.timer_ms = exchange__after(x->now, x->cur.deadline_ms);
+	x->cur.until_ms = exchange__after(x->now, x->cur.deadline_ms);
+	x->cur.timer_ms = exchange__after(x->now, x->config.open_ms);
+	if (x->cur.timer_ms > x->cur.until_ms || x->config.open_ms == 0)
+		x->cur.timer_ms = x->cur.until_ms;
 	x->out->snapshot = true;
 }
 
@@ -361,6 +364,7 @@ static void on_bulk(struct exchange *x, const struct exchange_event *e)
 		return;
 	if (e->bulk.bulk == BULK_CAME) {
 		c->bulk = true;
+		c->timer_ms = c->until_ms;
 		move_if_ready(x);
 	} else if (e->bulk.bulk == BULK_CANNOT_DIAL && c->ours && !c->asked) {
 		c->asked = true;

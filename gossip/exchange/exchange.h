@@ -243,6 +243,7 @@ struct exchange_config {
 	uint8_t n_groups;
 	uint64_t seed;      /* random for each process: numbers must not come again */
 	uint32_t offer_ms;  /* until an offer is given up: 3000 */
+	uint32_t open_ms;   /* from ACCEPT to the bulk connection: 3000; 0: the whole deadline */
 	uint32_t hold_ms;   /* until an unsettled one is put aside: EXCHANGE_HOLD_MS */
 	uint32_t settle_ms; /* until an unsettled one is given up: 30000; longer than two steps of
 	                       the slowest trainer, which applies only between them */

@@ -16,7 +16,10 @@
 #define FRESH_MS 15000     /* a copy so old is not given to somebody new */
 #define KEEP_MS 60000      /* but kept so long for those who have a part of it */
 #define OPEN_MS 15000      /* from the answer to the connection */
-#define TRANSFER_MS 600000 /* of a whole state */
+#define TRANSFER_MS 600000 /* of a whole state, at most */
+#define TRANSFER_MS_MIN 10000
+#define RATE_MIN 65536 /* bytes a second that a joiner must take */
+#define KEPT 1         /* places that only peers get with whom we have exchanged */
 
 static void refuse(struct flock *f, const struct peer_id *to, uint64_t exchange,
         enum exchange_why why, const char *words)
@@ -105,10 +108,12 @@ void flock__donate_refused(struct flock *f)
 		}
 }
 
-/* A joiner that asks anew has lost the transfer before: its place comes free with the end of it. */
+/* Strangers, of whom there may be any number, do not get the last place. A joiner that asks anew has lost the transfer before: its place comes free with the end of it. */
 static struct flock__donation *place_for(struct flock *f, const struct peer_id *to)
 {
 	struct flock__donation *open = NULL;
+	const struct partner *p = partners_find(f->partners, to);
+	int n_open = 0;
 	for (int i = 0; i < FLOCK_DONATIONS; i++) {
 		struct flock__donation *g = &f->donate.to[i];
 		bool same = g->stage != DONATION_FREE && peer_id_equal(&g->to, to);
@@ -117,10 +122,13 @@ static struct flock__donation *place_for(struct flock *f, const struct peer_id *
 		if (same)
 			flock__do_bulk(
 			        f, FLOCK_DO_CANCEL, (uint8_t)(USE_DONATE + i), to, g->exchange);
-		if (g->stage == DONATION_FREE)
+		if (g->stage == DONATION_FREE) {
 			open = g;
+			n_open++;
+		}
 	}
-	return open;
+	bool known = p && p->exchanged > 0;
+	return known || n_open > KEPT ? open : NULL;
 }
 
 static enum exchange_why may_fetch(struct flock *f, const struct peer_id *from)
@@ -199,6 +207,14 @@ void flock__donate_unsent(struct flock *f, const struct flock_event *e)
 		f->donate.to[i].stage = DONATION_FREE;
 }
 
+/* Who takes less than the least rate holds a place that others want; it may ask for the rest. */
+static uint64_t transfer_ms(const struct flock *f, uint64_t offset)
+{
+	uint64_t left = f->c.manifest.count * f->donate.info.vectors - offset;
+	uint64_t ms = left * sizeof(float) / (RATE_MIN / 1000);
+	return ms < TRANSFER_MS_MIN ? TRANSFER_MS_MIN : ms < TRANSFER_MS ? ms : TRANSFER_MS;
+}
+
 bool flock__donate_bulk(struct flock *f, const struct flock_event *e)
 {
 	int i = find(f, &e->peer, e->exchange);
@@ -213,7 +229,7 @@ bool flock__donate_bulk(struct flock *f, const struct flock_event *e)
 	        f, FLOCK_DO_TRANSFER, (uint8_t)(USE_DONATE + i), &g->to, g->exchange);
 	t->transfer.sends = true;
 	t->transfer.offset = g->offset;
-	t->transfer.deadline_ms = TRANSFER_MS;
+	t->transfer.deadline_ms = transfer_ms(f, g->offset);
 	g->stage = DONATION_TRANSFER;
 	return true;
 }
@@ -222,6 +238,8 @@ void flock__donate_transferred(struct flock *f, const struct flock_event *e)
 {
 	struct flock__donation *g = &f->donate.to[e->transferred.use - USE_DONATE];
 	g->stage = DONATION_FREE;
+	if (e->code == ERR_TIMEOUT)
+		partners_stalled(f->partners, &g->to, f->now_ms);
 	f->counts.bytes_sent += e->transferred.bytes_sent;
 	f->counts.bytes_received += e->transferred.bytes_received;
 	f->counts.donated_bytes += e->transferred.bytes_sent;
@@ -239,8 +257,12 @@ void flock__donate_tick(struct flock *f)
 	bool used = false;
 	for (int i = 0; i < FLOCK_DONATIONS; i++) {
 		struct flock__donation *g = &d->to[i];
-		if (g->stage != DONATION_TRANSFER && f->now_ms - g->since_ms > OPEN_MS)
+		if (g->stage != DONATION_FREE && g->stage != DONATION_TRANSFER &&
+		        f->now_ms - g->since_ms > OPEN_MS) {
+			if (g->stage == DONATION_ANNOUNCED)
+				partners_stalled(f->partners, &g->to, f->now_ms);
 			g->stage = DONATION_FREE;
+		}
 		used = used || g->stage != DONATION_FREE;
 	}
 	if (used)

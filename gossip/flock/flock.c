@@ -402,6 +402,7 @@ static int open_learning(struct flock *f, struct err *e)
 	        .n_groups = c->n_groups,
 	        .seed = rng_u64(&f->wire_rng),
 	        .offer_ms = 3000,
+	        .open_ms = 3000,
 	        .hold_ms = EXCHANGE_HOLD_MS,
 	        .settle_ms = 30000};
 	partners_init(f->partners, &p);

@@ -192,6 +192,8 @@ enum exchange_why partners_admit(struct partners *p, const struct peer_id *id, u
 	struct partner *e = touch(p, id, now_ms);
 	if (quarantined(e, now_ms))
 		return EXCHANGE_QUARANTINED;
+	if (now_ms < e->shut_ms)
+		return EXCHANGE_OTHER;
 	if (now_ms > e->tokens_ms) {
 		e->tokens += p->config.rate * (double)(now_ms - e->tokens_ms) / 1000;
 		if (e->tokens > p->config.burst)
@@ -255,6 +257,18 @@ static void back_off(struct partners *p, struct partner *e, uint64_t now_ms)
 	e->free_ms = now_ms + ms / 2 + rng_below(&p->rng, ms + 1);
 }
 
+/* The same both ways. Else who offers and lets us wait could do so for all of our time. */
+static void stalled(struct partners *p, struct partner *e, uint64_t now_ms)
+{
+	back_off(p, e, now_ms);
+	e->shut_ms = e->free_ms;
+}
+
+void partners_stalled(struct partners *p, const struct peer_id *id, uint64_t now_ms)
+{
+	stalled(p, touch(p, id, now_ms), now_ms);
+}
+
 static void on_busy(struct partners *p, struct partner *e, uint8_t why, uint64_t now_ms)
 {
 	if (why != EXCHANGE_ENGAGED && why != EXCHANGE_OTHER) {
@@ -272,7 +286,7 @@ static void on_exchanged(struct partner *e, const struct exchange_result *r, uin
 	e->exchanged++;
 	e->last_ms = now_ms;
 	e->strikes = e->doubts = 0;
-	e->free_ms = 0;
+	e->free_ms = e->shut_ms = 0;
 	if (bytes > 0) {
 		e->per_byte[e->n_times % PARTNER_TIMES] =
 		        (float)((double)r->took_ms / (double)bytes);
@@ -311,10 +325,10 @@ void partners_result(struct partners *p, const struct exchange_result *r, uint64
 	if (r->outcome == OUTCOME_UNLIKE)
 		e->free_ms = now_ms + UNLIKE_MS;
 	else
-		back_off(p, e, now_ms);
+		stalled(p, e, now_ms);
 	if (r->outcome == OUTCOME_BAD)
 		quarantine(e, badness(r->code), now_ms);
-	if (r->outcome == OUTCOME_TIMEOUT && r->deadline_ms < DEADLINE_MS_MAX)
+	if (r->outcome == OUTCOME_TIMEOUT && r->ours && r->deadline_ms < DEADLINE_MS_MAX)
 		e->stretch = e->stretch < STRETCH_MAX / 2.0f ? 2 * e->stretch : STRETCH_MAX;
 }
 

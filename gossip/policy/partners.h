@@ -8,7 +8,8 @@
  * quarantined, with a reason, for 1 min, then 2, … up to 1 h.
  *
  * Deadlines: median + 4·MAD, at least 2·median, of the last 16 exchanges' time per byte, doubled on
- * a timeout and shrunk by an eighth on success (what timed out teaches nothing), with a floor of
+ * a timeout of what we began and shrunk by an eighth on success (what timed out teaches nothing,
+ * and who begins and stalls earns no patience), with a floor of
  * 2 s and a ceiling of 10 min.
  *
  * Pulls: what one peer has moved our parameters by in a window, the last 128 to 256 own steps, is
@@ -32,6 +33,7 @@ struct partner {
 	uint64_t failed;               /* that did not, busy ones left out */
 	uint64_t last_ms;              /* when one last came about; 0: never */
 	uint64_t free_ms;              /* not to be asked before: back-off */
+	uint64_t shut_ms;              /* the same for what it begins, after a failure */
 	uint32_t strikes;              /* failures and refusals in a row, for the back-off */
 	uint32_t doubts;               /* of what it sent, in a row: ERR_INVALID */
 	float per_byte[PARTNER_TIMES]; /* ms */
@@ -63,11 +65,16 @@ void partners_init(struct partners *p, const struct partners_config *c);
 bool partners_draw(struct partners *p, const struct peer_id *candidate, int n, uint64_t now_ms,
         struct peer_id *out);
 
-/* May that peer begin an exchange with us? EXCHANGE_WILLING takes a token; _RATE, _QUARANTINED. */
+/* May that peer begin an exchange with us? EXCHANGE_WILLING takes a token; _RATE, _QUARANTINED;
+ * _OTHER: not so soon after one that failed. */
 enum exchange_why partners_admit(struct partners *p, const struct peer_id *id, uint64_t now_ms);
 
 /* What came of one, ours or theirs: r->took_ms, bytes, outcome, factor. */
 void partners_result(struct partners *p, const struct exchange_result *r, uint64_t now_ms);
+
+/* It let us wait for what was agreed, other than in an exchange: a state that it asked for and did
+ * not fetch. It is left alone for a while, both ways. */
+void partners_stalled(struct partners *p, const struct peer_id *id, uint64_t now_ms);
 
 /* For what is found out otherwise: a donor whose gift was no model of ours. */
 void partners_quarantine(

@@ -553,6 +553,37 @@ static void test_pulls(void **state)
 	assert_true(partners_pull_left(p, &other) <= 0);
 }
 
+/* Who begins and lets us wait is not let in again at once, longer each time, and gets no longer
+ * deadline for it. */
+static void test_stalls_shut_both_ways(void **state)
+{
+	struct peer_id a = id(1);
+	struct exchange_result r = result(1, OUTCOME_TIMEOUT);
+	uint64_t shut = 0, deadline = partners_deadline(p, &a, MB);
+	(void)state;
+	r.ours = false;
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(partners_admit(p, &a, now), EXCHANGE_WILLING);
+		partners_result(p, &r, now);
+		assert_int_equal(partners_admit(p, &a, now), EXCHANGE_OTHER);
+		assert_int_equal(draw(1, 1), -1);
+		assert_true(find(1)->shut_ms - now > shut / 2);
+		shut = find(1)->shut_ms - now;
+		now += shut + 10 * SECOND;
+	}
+	assert_true(shut >= 4 * SECOND);
+	assert_int_equal(partners_deadline(p, &a, MB), deadline);
+	/* A peer that is busy is not shut out: it may have time when it comes itself. */
+	enter(2, OUTCOME_BUSY);
+	a = id(2);
+	assert_int_equal(partners_admit(p, &a, now), EXCHANGE_WILLING);
+	a = id(3);
+	partners_stalled(p, &a, now);
+	assert_int_equal(partners_admit(p, &a, now), EXCHANGE_OTHER);
+	exchanged(3, MB, 100, 1);
+	assert_int_equal(partners_admit(p, &a, now), EXCHANGE_WILLING);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -572,6 +603,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_deadline_follows, begin, end),
 	        cmocka_unit_test_setup_teardown(test_table, begin, end),
 	        cmocka_unit_test_setup_teardown(test_pulls, begin, end),
+	        cmocka_unit_test_setup_teardown(test_stalls_shut_both_ways, begin, end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
