@@ -254,6 +254,21 @@ void frame_fed(struct frame_reader *r, size_t len)
 	r->end += len;
 }
 
+size_t frame_held(const struct frame_reader *r)
+{
+	return r->end - r->start;
+}
+
+void frame_reader_move(struct frame_reader *r, uint8_t *buf, size_t cap)
+{
+	assert(cap >= frame_reader_bytes(r->chunk_max));
+	memmove(buf, r->buf + r->start, frame_held(r));
+	r->end = frame_held(r);
+	r->start = 0;
+	r->buf = buf;
+	r->cap = cap;
+}
+
 /* Opens the frame that lies whole at start. */
 static int open_frame(struct frame_reader *r, uint8_t type, size_t len, struct frame *out)
 {

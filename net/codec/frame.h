@@ -146,6 +146,13 @@ void frame_reader_close(struct frame_reader *r);
 uint8_t *frame_room(struct frame_reader *r, size_t *len);
 void frame_fed(struct frame_reader *r, size_t len);
 
+/* How much of a frame that is not whole it holds. */
+size_t frame_held(const struct frame_reader *r);
+
+/* What it holds goes to another buffer, of at least frame_reader_bytes, which is the reader's from
+ * now on. So readers that hold nothing may share one. */
+void frame_reader_move(struct frame_reader *r, uint8_t *buf, size_t cap);
+
 /* The next whole frame. 1: *out is filled in; 0: more bytes are needed; negative, for ever: the
  * connection is to be dropped. ERR_FORMAT: a type that does not exist or bytes after END;
  * ERR_LIMIT: a length over the type's; ERR_MISMATCH: it was not sealed by the peer as the next

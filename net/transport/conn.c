@@ -50,7 +50,9 @@ static struct conn *conn_new(struct transport *t, bool initiator)
 	struct conn *c = calloc(1, sizeof *c);
 	if (!c)
 		return NULL;
-	if (uv_tcp_init(t->config.loop, &c->tcp) != 0) {
+	c->in = malloc(CONN_IN_BYTES);
+	if (!c->in || uv_tcp_init(t->config.loop, &c->tcp) != 0) {
+		free(c->in);
 		free(c);
 		return NULL;
 	}
@@ -86,6 +88,7 @@ static void on_closed(uv_handle_t *h)
 	frame_writer_close(&c->writer);
 	frame_reader_close(&c->reader);
 	free(c->buf);
+	free(c->in);
 	sodium_memzero(c, sizeof *c);
 	free(c);
 	t->counters.connections--;
@@ -283,6 +286,24 @@ void conn__hand_out(struct conn *c, const struct peer_id *id, const struct frame
 	conn__close(c);
 }
 
+/* Another connection reads into the shared buffer next: what is left there moves out. */
+static void keep_part(struct conn *c)
+{
+	if (uv_is_closing((uv_handle_t *)&c->tcp))
+		return;
+	if (frame_held(&c->reader) == 0) {
+		frame_reader_move(&c->reader, c->t->frames, sizeof c->t->frames);
+		free(c->buf);
+		c->buf = NULL;
+	} else if (!c->buf) {
+		c->buf = malloc(CONN_BUF_BYTES);
+		if (c->buf)
+			frame_reader_move(&c->reader, c->buf, CONN_BUF_BYTES);
+		else
+			conn__close(c);
+	}
+}
+
 /* ---- reading */
 
 static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
@@ -290,7 +311,7 @@ static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
 	struct conn *c = of(h);
 	size_t n;
 	(void)suggested;
-	if (c->buf) {
+	if (c->framed) {
 		buf->base = (char *)frame_room(&c->reader, &n);
 		buf->len = n;
 	} else {
@@ -331,13 +352,14 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
 	}
 	c->t->counters.bytes_received += (uint64_t)n;
 	c->heard_ms = transport__now(c->t);
-	if (c->state == CONN_CLOSING && !c->buf)
+	if (c->state == CONN_CLOSING && !c->framed)
 		return; /* refused already */
-	if (!c->buf) {
+	if (!c->framed) {
 		read_opening(c, (size_t)n);
 	} else {
 		frame_fed(&c->reader, (size_t)n);
 		read_frames(c);
+		keep_part(c);
 	}
 }
 

@@ -174,24 +174,26 @@ static void meet_ourselves(struct conn *c)
 static void finish(struct conn *c)
 {
 	uint8_t send[32], receive[32], hash[NOISE_HASH_BYTES];
-	size_t room = frame_reader_bytes(0);
 	const bool self = peer_id_equal(&c->id, &c->t->config.identity->id);
 	if (self && c->initiator)
 		look_for_ourselves(c);
 	int rc = noise_split(&c->noise, send, receive, hash);
-	c->buf = malloc(room);
-	if (rc == 0 && c->buf)
+	if (rc == 0)
 		rc = frame_writer_init(&c->writer, c->aead, send, 0);
-	if (rc == 0 && c->buf)
-		rc = frame_reader_init(&c->reader, c->aead, receive, 0, c->buf, room);
+	if (rc == 0)
+		rc = frame_reader_init(
+		        &c->reader, c->aead, receive, 0, c->t->frames, sizeof c->t->frames);
 	frame_exporter(
 	        c->exporter, c->initiator ? send : receive, c->initiator ? receive : send, hash);
 	sodium_memzero(send, sizeof send);
 	sodium_memzero(receive, sizeof receive);
-	if (rc != 0 || !c->buf) {
+	if (rc != 0) {
 		conn__close(c);
 		return;
 	}
+	c->framed = true;
+	free(c->in); /* an idle session holds no buffer */
+	c->in = NULL;
 	if (c->slot >= 0)
 		budget_leave(&c->t->budget, c->slot, true);
 	c->slot = -1;

@@ -27,6 +27,9 @@ enum conn_state {
 	CONN_CLOSING,
 };
 
+#define CONN_IN_BYTES (OPENING_HEADER_BYTES + OPENING_BYTES_MAX)
+#define CONN_BUF_BYTES (FRAME_MESSAGE_MAX + FRAME_OVERHEAD_MAX)
+
 enum conn_role { CONN_CONTROL, CONN_BULK };
 
 /* A message that waits for its connection. */
@@ -70,13 +73,15 @@ struct conn {
 	const struct aead *aead;
 	struct opening opening;
 	size_t in_len;
-	uint8_t in[OPENING_HEADER_BYTES + OPENING_BYTES_MAX];
+	uint8_t *in; /* owned: of CONN_IN_BYTES; NULL when up */
 	struct pending *first, *last;
 	uint32_t n_pending;
 	/* up */
 	struct frame_writer writer;
 	struct frame_reader reader;
-	uint8_t *buf; /* owned: the reader's */
+	bool framed; /* frames are read, no openings */
+	uint8_t *
+	        buf; /* owned: the reader's, while it holds a part of a frame; NULL: the shared one */
 	uint8_t exporter[FRAME_SECRET_BYTES];
 	uint8_t session[FRAME_SESSION_BYTES]; /* its name on bulk connections */
 	uint64_t bulk_attempts;               /* of ours so far */
@@ -183,6 +188,9 @@ struct transport {
 	void (*closed_cb)(void *arg);
 	void *closed_arg;
 	uint8_t datagram[65536]; /* where the next one is read */
+	/* Where frames are read. Whole ones are dealt with before anything else is read; of a
+	 * connection that has sent a part of one, that part moves to a buffer of its own. */
+	uint8_t frames[CONN_BUF_BYTES];
 };
 
 uint64_t transport__now(const struct transport *t);

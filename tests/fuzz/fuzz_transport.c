@@ -229,9 +229,11 @@ static void check(void)
 		for (const struct conn *c = a->t->conns; c; c = c->next) {
 			n++;
 			listed += c->listed;
-			demand(c->in_len <= sizeof c->in && fake_find(c) >= 0);
+			demand(c->in_len <= CONN_IN_BYTES && fake_find(c) >= 0);
 			demand(!c->listed || c->state == CONN_UP);
-			demand(c->state != CONN_UP || c->buf);
+			demand(c->state != CONN_UP || (c->framed && !c->in));
+			demand(!c->framed || c->state == CONN_CLOSING ||
+			        !c->buf == (frame_held(&c->reader) == 0));
 			demand(c->slot < BUDGET_SLOTS_ALL);
 		}
 		demand(n == transport_counters(a->t).connections && listed <= IDENTITIES);
