@@ -87,6 +87,8 @@ void driver__maybe_closed(struct driver *d);
 /* on_transport.c */
 int driver__open_transport(struct driver *d, struct err *e) MUST_CHECK;
 void driver__membership_actions(struct driver *d, struct gossip_actions *a);
+/* Tells the core of a certificate, unless that label is known to it. */
+void driver__certify(struct driver *d, const struct peer_id *id, uint64_t known_label);
 bool driver__post(struct driver *d, const struct peer_id *to, const struct exchange_message *m);
 
 /* on_bulk.c */

@@ -8,6 +8,7 @@
 #include "agent/drivers/driver_internal.h"
 #include "net/codec/wire.h"
 
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,12 +123,28 @@ bool driver__post(struct driver *d, const struct peer_id *to, const struct excha
 
 /* ---- receiving */
 
+/* The core knows whose agent it is, and the rate that the owner states for it. */
+void driver__certify(struct driver *d, const struct peer_id *id, uint64_t known_label)
+{
+	const struct invite *v = d->c.admission ? admission_invite(d->c.admission, id) : NULL;
+	struct gossip_event e = {.kind = EVENT_CERTIFIED, .certified.id = *id};
+	if (!v)
+		return;
+	crypto_generichash((uint8_t *)&e.certified.label, sizeof e.certified.label,
+	        (const uint8_t *)v->label, strlen(v->label), NULL, 0);
+	e.certified.rate = v->rate;
+	if (e.certified.label != known_label)
+		membership(d, e);
+}
+
 /* A member's generation opens its datagrams. */
 static void learn(struct driver *d, const struct peer_id *id)
 {
 	struct member_view v;
-	if (gossip_find(driver_gossip(d), id, &v))
-		transport_generation(d->transport, id, v.record.generation);
+	if (!gossip_find(driver_gossip(d), id, &v))
+		return;
+	transport_generation(d->transport, id, v.record.generation);
+	driver__certify(d, id, v.label);
 }
 
 /* The outcome of one signature. */

@@ -466,6 +466,9 @@ static void handle(struct gossip *g, const struct gossip_event *e)
 	case EVENT_LEAVE:
 		leave(g);
 		break;
+	case EVENT_CERTIFIED:
+		gossip__certify(g, &e->certified.id, e->certified.label, e->certified.rate);
+		break;
 	default: /* START, TIMER */
 		break;
 	}
@@ -536,6 +539,8 @@ struct member_view gossip_member(const struct gossip *g, uint32_t i)
 	        .since_ms = g->caller_now > ago ? g->caller_now - ago : 0,
 	        .unreachable = m->unreachable,
 	        .connected = m->connected,
+	        .label = m->label,
+	        .rate = m->rate,
 	        .sketch = g->sketches[i].length > 0 ? &g->sketches[i] : NULL};
 }
 

@@ -142,6 +142,7 @@ enum gossip_event_kind {
 	EVENT_FORBIDDEN, /* our lists no longer permit a peer; nothing it says may come in again
 	                    until they do */
 	EVENT_LEAVE,     /* say goodbye; sends go out at once, then stop calling */
+	EVENT_CERTIFIED, /* what a member's certificate, or our own, says of it */
 };
 
 struct gossip_event {
@@ -178,6 +179,11 @@ struct gossip_event {
 			struct peer_id id;
 			uint64_t count;
 		} samples;
+		struct {
+			struct peer_id id;
+			uint64_t label; /* hash of whose agent it is; 0: not known */
+			uint64_t rate;  /* samples a second that it may train; 0: not stated */
+		} certified;
 	};
 };
 
@@ -270,6 +276,7 @@ struct member_view {
 	uint64_t since_ms;                  /* in that state */
 	bool unreachable;                   /* others reach it, we do not */
 	bool connected;                     /* a stream stands */
+	uint64_t label, rate;               /* see EVENT_CERTIFIED; 0: none */
 	const struct member_sketch *sketch; /* NULL: none known; borrowed until the next step */
 };
 

@@ -437,6 +437,50 @@ static bool is_accuser(const struct member *m, const struct peer_id *id)
 	return false;
 }
 
+void gossip__certify(struct gossip *g, const struct peer_id *id, uint64_t label, uint64_t rate)
+{
+	struct member *self = &g->members[g->members_max];
+	uint32_t i = gossip__find(g, id);
+	struct member *m = peer_id_equal(id, &self->record.id) ? self
+	                   : i == NONE                         ? NULL
+	                                                       : &g->members[i];
+	if (m) {
+		m->label = label;
+		m->rate = rate;
+	}
+}
+
+static uint64_t label_of(const struct gossip *g, const struct peer_id *id)
+{
+	const struct member *self = &g->members[g->members_max];
+	uint32_t i = gossip__find(g, id);
+	return peer_id_equal(id, &self->record.id) ? self->label
+	       : i == NONE                         ? 0
+	                                           : g->members[i].label;
+}
+
+/* With one label in the flock its agents count singly. */
+static bool many_labels(const struct gossip *g)
+{
+	uint64_t ours = g->members[g->members_max].label;
+	for (uint32_t i = 0; i < g->n_members; i++)
+		if (gossip__present(&g->members[i]) && g->members[i].label != ours)
+			return true;
+	return false;
+}
+
+/* Agents of one label are one voice: whoever has an invite has all of them. */
+static bool label_accuses(const struct gossip *g, const struct member *m, const struct peer_id *by)
+{
+	uint64_t label = label_of(g, by);
+	if (label == 0 || !many_labels(g))
+		return false;
+	for (uint32_t i = 0; i < m->n_accusers; i++)
+		if (label_of(g, &m->accuser[i]) == label)
+			return true;
+	return false;
+}
+
 bool gossip__wants_accusation(const struct gossip *g, const struct accusation *a)
 {
 	const struct member *self = &g->members[g->members_max];
@@ -461,7 +505,8 @@ bool gossip__wants_accusation(const struct gossip *g, const struct accusation *a
 		return false;
 	if (m->state == MEMBER_SUSPECT)
 		return (a->dead && !m->said_dead) ||
-		       (m->n_accusers <= accusers_wanted(g) && !is_accuser(m, &a->by));
+		       (m->n_accusers <= accusers_wanted(g) && !is_accuser(m, &a->by) &&
+		               !label_accuses(g, m, &a->by));
 	if (m->state == MEMBER_DEAD)
 		return !a->dead && g->now - m->told_at >= TELL_INTERVAL; /* so that we tell it */
 	return m->state == MEMBER_ALIVE;
@@ -487,7 +532,9 @@ static void suspect(
 		m->n_accusers = 0;
 		gossip__notice(g, NOTICE_SUSPECT, &m->record.id, 0);
 	}
-	if (m->n_accusers < GOSSIP_ACCUSERS && !is_accuser(m, &a->by))
+	/* Our own probe is no hearsay: it counts whatever our label has said. */
+	if (m->n_accusers < GOSSIP_ACCUSERS && !is_accuser(m, &a->by) &&
+	        (!raw || !label_accuses(g, m, &a->by)))
 		m->accuser[m->n_accusers++] = a->by;
 	m->said_dead |= a->dead;
 	m->suspect_until =

@@ -312,6 +312,36 @@ static void suspicion_shrinks_with_accusers(void **s)
 }
 
 /* Nobody is dead on another's word; who was refuted is not heard about that member for a while. */
+static void certify(struct fixture *f, unsigned n, uint64_t label)
+{
+	step(f, (struct gossip_event){
+	                .kind = EVENT_CERTIFIED, .certified = {id(n), label, 100 * label}});
+}
+
+/* Eight alive, three of which have one invite: beside other labels they are one voice. */
+static void accusers_of_one_label_count_once(void **s)
+{
+	(void)s;
+	for (unsigned labels = 1; labels <= 2; labels++) {
+		struct fixture f;
+		struct member_view v;
+		struct peer_id two = id(2);
+		begin(&f, 0);
+		for (unsigned i = 1; i <= 7; i++)
+			gossip(&f, record(i, 1));
+		for (unsigned i = 0; i <= 7; i++)
+			certify(&f, i, i >= 1 && i <= 3 ? 1 : labels);
+		assert_true(gossip_find(f.g, &two, &v));
+		assert_int_equal(v.label, 1);
+		assert_int_equal(v.rate, 100);
+		assert_true(gossip(&f, accuse(1, 7, 1, false)));
+		assert_int_equal(gossip(&f, accuse(2, 7, 1, false)), labels == 1);
+		assert_int_equal(gossip(&f, accuse(3, 7, 1, false)), labels == 1);
+		assert_int_equal(gossip(&f, accuse(4, 7, 1, false)), labels == 2);
+		end(&f);
+	}
+}
+
 static void one_accuser_decides_nothing(void **s)
 {
 	(void)s;
@@ -700,6 +730,7 @@ int main(void)
 	        cmocka_unit_test(accused_we_say_no),
 	        cmocka_unit_test(the_clock_is_the_runs),
 	        cmocka_unit_test(the_dead_stay_dead),
+	        cmocka_unit_test(accusers_of_one_label_count_once),
 	        cmocka_unit_test(one_accuser_decides_nothing),
 	        cmocka_unit_test(being_called_dead_shortens_a_suspicion),
 	        cmocka_unit_test(the_longest_gone_lose_their_names),
