@@ -104,7 +104,8 @@ int flock__peer_sketches(const struct flock *f, struct sketch *out, int max)
 	int n = 0;
 	for (uint32_t i = 0; i < gossip_count(f->membership) && n < max; i++) {
 		struct member_view v = gossip_member(f->membership, i);
-		if (flock__is_candidate(f, &v) && flock__peer_sketch(f, &v.record.id, &out[n]))
+		if (flock__is_candidate(f, &v) && v.record.status.step > 0 &&
+		        flock__peer_sketch(f, &v.record.id, &out[n]))
 			n++;
 	}
 	return n;
@@ -117,7 +118,9 @@ int flock__witnesses(
 	int n = 0;
 	for (uint32_t i = 0; i < gossip_count(f->membership) && n < max; i++) {
 		struct member_view v = gossip_member(f->membership, i);
+		/* One that has made no step tells the sketch of the initial weights. */
 		if (!flock__is_candidate(f, &v) || peer_id_equal(&v.record.id, donor) ||
+		        v.record.status.step == 0 ||
 		        !flock__peer_sketch(f, &v.record.id, &out[n]))
 			continue;
 		bool fresh = told_by(f, &v.record.id, TOLD_MS) ||
