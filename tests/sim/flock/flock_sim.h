@@ -285,6 +285,8 @@ struct fsim_result {
 	uint64_t no_results;               /* agents that left as stale */
 };
 struct fsim_result fsim_seed(const struct fsim_setup *s);
+/* Seeds that fail where a fault of the core is put back; the last has seed 0. */
+extern const struct fsim_setup fsim_kept[];
 void fsim_result_add(struct fsim_result *sum, const struct fsim_result *r);
 void fsim_fail(struct fsim *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void fsim_trace(struct fsim *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

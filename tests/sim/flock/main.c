@@ -2,7 +2,7 @@
 /* sim_flock: whole agents by the hundred. A seed that fails prints the command that replays it with
  * its trace. --processes shares the seeds out, --stop ends at the first failure, --reach prints
  * what the seeds reached (phase × event × fault), --still runs them without training: the sum over
- * all agents must stay. */
+ * all agents must stay, --kept runs only those that were kept for a fault that they found. */
 #include "tests/sim/flock/flock_sim.h"
 
 #include <getopt.h>
@@ -27,13 +27,13 @@ struct options {
 	struct fsim_setup setup;
 	uint64_t first, seeds;
 	int processes;
-	bool stop, reach;
+	bool stop, reach, kept;
 };
 
 static int usage(void)
 {
 	fprintf(stderr, "usage: sim_flock [--seeds N] [--first S] [--seed S] [--only FAULT]\n"
-	                "    [--agents N] [--still] [--stop] [--reach] [--processes N]\n");
+	                "    [--agents N] [--still] [--stop] [--reach] [--kept] [--processes N]\n");
 	return 2;
 }
 
@@ -53,6 +53,8 @@ static void run_share(const struct options *o, int number, struct share *s)
 	struct fsim_setup setup = o->setup;
 	for (uint64_t k = (uint64_t)number; k < o->seeds; k += (uint64_t)o->processes) {
 		setup.seed = o->first + k;
+		if (o->kept)
+			setup = fsim_kept[k];
 		struct fsim_result r = fsim_seed(&setup);
 		fsim_result_add(&s->sum, &r);
 		s->seeds++;
@@ -143,7 +145,8 @@ static bool parse(int argc, char **argv, struct options *o)
 	        {"first", required_argument, NULL, 'f'}, {"seed", required_argument, NULL, 's'},
 	        {"only", required_argument, NULL, 'o'}, {"agents", required_argument, NULL, 'a'},
 	        {"processes", required_argument, NULL, 'p'}, {"still", no_argument, NULL, 'l'},
-	        {"stop", no_argument, NULL, 'x'}, {"reach", no_argument, NULL, 'r'}, {0}};
+	        {"stop", no_argument, NULL, 'x'}, {"reach", no_argument, NULL, 'r'},
+	        {"kept", no_argument, NULL, 'k'}, {0}};
 	for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;)
 		switch (c) {
 		case 'n':
@@ -179,6 +182,11 @@ static bool parse(int argc, char **argv, struct options *o)
 			break;
 		case 'r':
 			o->reach = true;
+			break;
+		case 'k':
+			o->kept = true;
+			for (o->seeds = 0; fsim_kept[o->seeds].seed != 0;)
+				o->seeds++;
 			break;
 		default:
 			return false;
