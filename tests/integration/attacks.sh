@@ -104,8 +104,8 @@ under_siege() {
 	check "$1: all are got rid of" wait "$a"
 	rm -f "$dir/running/$a"
 	sed 's/^[^#]/# &/' "$dir/$1.out"
-	note "$1: at most $most half-open connections at a time, of 256 allowed"
-	check "$1: within the limit" test "$most" -le 256
+	note "$1: at most $most half-open connections at a time, of 320 allowed"
+	check "$1: within the limit" test "$most" -le 320
 	check "$1: an agent joins meanwhile" ready "$2"
 	check "$1: and finds everybody" await "$2" -- "peers.alive>=5"
 	peace "$1"
