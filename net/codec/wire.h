@@ -5,8 +5,8 @@
  *
  * A list of updates is an array of [kind, field …, signature].
  *
- * BULK_OPEN goes in the clear: its token fits only the exchange and the attempt in it, so whoever is
- * on the way and changes them has done no more than cut the connection.
+ * BULK_OPEN goes in the clear: its token fits only the exchange and the attempt in it, so whoever
+ * is on the way and changes them has done no more than cut the connection.
  *
  * Integers and lengths are written in their shortest form and accepted in no other. An array may
  * have more elements than we know: a later version adds at the end, and gives a kind's number to

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Who may hold a socket when there are few. Whoever has the flock's secret can make as many ids as it
- * likes and a session under each: without a bound they would take every descriptor, and then no
+/* Who may hold a socket when there are few. Whoever has the flock's secret can make as many ids as
+ * it likes and a session under each: without a bound they would take every descriptor, and then no
  * checkpoint can be written, no control socket answered, no newcomer taken.
  *
- *     connections_max   ┌ strangers 1/4 ┬ known addresses 1/8 ┬ our dials 1/8 ┬ sessions: the rest ┐
+ *     connections_max   ┌ strangers 1/4 ┬ known 1/8 ┬ dials 1/8 ┬ sessions: the rest ┐
  *
  * Where all sessions are taken a new one still begins, and the one goes whose peer has no member's
  * record, of these the longest unused; if all have one, the longest unused of all. An honest peer

@@ -79,8 +79,8 @@ struct transport_config {
 	bool dialable;
 	uint16_t protocol_min, protocol_max; /* PROTOCOL_MIN and _MAX; a test may set others */
 	uint32_t peers_max;
-	/* Sockets for connections at one time, at least 16; 0: as many as come. Past it those go that
-	 * have not proven themselves, then sessions of nobody's record, then the longest unused. */
+	/* Sockets for connections at one time, at least 16; 0: as many as come. room.c says who
+	 * goes when there are too few. */
 	uint32_t connections_max;
 	struct transport_callbacks callbacks;
 };

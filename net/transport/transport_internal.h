@@ -80,8 +80,7 @@ struct conn {
 	struct frame_writer writer;
 	struct frame_reader reader;
 	bool framed; /* frames are read, no openings */
-	uint8_t *
-	        buf; /* owned: the reader's, while it holds a part of a frame; NULL: the shared one */
+	uint8_t *buf; /* owned: the reader's while a part of a frame has come; NULL: t->frames */
 	uint8_t exporter[FRAME_SECRET_BYTES];
 	uint8_t session[FRAME_SESSION_BYTES]; /* its name on bulk connections */
 	uint64_t bulk_attempts;               /* of ours so far */

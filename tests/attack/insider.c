@@ -284,8 +284,8 @@ int attack_accuse(struct attack *k)
 	return rc;
 }
 
-/* sessions N FOLDER: as many under as many ids, which say nothing, until SIGUSR1. That the agent ends
- * some of them is its right. */
+/* sessions N FOLDER: as many under as many ids, which say nothing, until SIGUSR1. That the agent
+ * ends some of them is its right. */
 int attack_sessions(struct attack *k)
 {
 	int n = k->argc == 2 ? atoi(k->argv[0]) : 0, open = 0;
