@@ -9,6 +9,7 @@ libgossip_a_SOURCES = \
 	gossip/exchange/manifest.c \
 	gossip/exchange/manifest.h \
 	gossip/exchange/settle.c \
+	gossip/flock/claims.c \
 	gossip/flock/differing.c \
 	gossip/flock/divergence.c \
 	gossip/flock/donate.c \

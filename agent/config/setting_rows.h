@@ -294,6 +294,9 @@ CHOICE(gossip, wire, wires, "gossip.wire", "--wire", NULL,
 REAL(gossip, peer_rate, 0.001, 1e6, "gossip.peer_rate", "--peer-rate", NULL,
 	FOR_AGENT, .dflt = "50",
 	.help = "exchanges per second that one peer may begin with this agent")
+REAL(gossip, rate_cap, 0, 1e15, "gossip.rate_cap", "--rate-cap", NULL,
+	FOR_AGENT, .dflt = "0",
+	.help = "samples per second that one peer may claim; 0: 256 times the median")
 REAL(gossip, stale, 0.0001, 1, "gossip.stale", "--stale", NULL,
 	FOR_AGENT, SHARED, .dflt = "0.1",
 	.help = "fraction of the run: an agent that missed more takes a peer's state")

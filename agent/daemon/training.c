@@ -160,6 +160,7 @@ static void read_settings(struct training *t, const struct config *c)
 	f->vectors = (uint8_t)l->vectors;
 	f->evaluates = l->evaluates;
 	f->peer_rate = c->gossip.peer_rate;
+	f->rate_cap = c->gossip.rate_cap;
 	f->mode = (uint8_t)c->gossip.exchange;
 	f->format = (uint8_t)c->gossip.wire;
 	f->n_formats = CONVERT_FORMATS;

@@ -172,6 +172,12 @@ void driver__say(const struct driver *d, const struct flock_say *s)
 	case SAY_UNLIKE:
 		log_limited(LOG_WARN, "unlike %s: %s", id, s->words);
 		break;
+	case SAY_CAPPED:
+		log_warn("capped %s: it claims %llu samples, and %llu of them are counted: more "
+		         "than 256 times what others train, or than gossip.rate_cap; if it is that "
+		         "fast, set gossip.rate_cap to its samples per second",
+		        id, U(s->a), U(s->b));
+		break;
 	case SAY_ALL_UNLIKE:
 		log_limited(LOG_ERROR,
 		        "every peer of the run \"%s\" (%llu) has other settings than this agent: "

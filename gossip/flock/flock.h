@@ -72,6 +72,7 @@ struct flock_config {
 	struct gate_quota quota;
 	uint64_t wall_s; /* now, for the quota */
 	double peer_rate;
+	double rate_cap; /* samples a second that one peer's count grows by; 0: by what is usual */
 	uint8_t mode, format; /* enum exchange_mode; the number of a wire format */
 	uint8_t n_formats;
 	uint64_t exchange_bytes[FLOCK_FORMATS_MAX]; /* of all parameters in each format */
@@ -279,6 +280,7 @@ enum flock_say_code {
 	SAY_FAILED,          /* code: the learner's */
 	SAY_UNWRITTEN,       /* code: the result could not be written; tried again */
 	SAY_UNLIKE,          /* peer; words: in what its manifest differs */
+	SAY_CAPPED,          /* peer; a: samples that it claims, b: those that count */
 	SAY_ALL_UNLIKE,      /* a: peers of our run, all of another manifest; words: the keys */
 };
 
@@ -365,6 +367,7 @@ struct flock_view {
 	uint32_t unlike;                      /* alive peers of another run or model */
 	uint32_t differs;                     /* in what those of our run do, see manifest.h */
 	uint32_t quarantined;
+	uint32_t capped;                 /* peers that claim more samples than count */
 	struct peer_id donor;            /* JOINING */
 	uint64_t join_count, join_total; /* JOINING: numbers that have come, of how many */
 	bool joining;                    /* a donor's state is on its way, in whatever phase */

@@ -3,6 +3,7 @@
  *
  *     flock.c       the step: events in, time, phases, looking for peers
  *     out.c         actions, sends and says of the step at hand; membership's turn
+ *     claims.c      what peers say that they have trained
  *     run_clock.c   samples of all agents; who is a candidate for an exchange
  *     exchanging.c  gate and partners in front of the exchange machine, and what it asks for
  *     offers.c      what we think of a peer's offer and of its refusals
@@ -26,6 +27,8 @@
 #define FLOCK_CANDIDATES 1024 /* peers to draw partners from; of more, the first known */
 #define FLOCK_MERGE_NEAR 8    /* partners that must be near for a merge to be over */
 #define FLOCK_SHUNNED 8       /* donors that a join has tried in vain */
+#define FLOCK_COUNTED 1024    /* peers whose claims are told apart */
+#define FLOCK_COUNTED_SLOTS (2 * FLOCK_COUNTED)
 #define FLOCK_FINAL_BETA 0.5f /* of merge rounds */
 #define FLOCK_SKETCHES 64     /* of peers, as they last told us */
 #define FLOCK_CLAIMS 8        /* counts that peers told us, on their way to membership */
@@ -50,6 +53,22 @@ struct flock__clock {
 	uint64_t followed_ms;    /* when we last looked, also by a suspended machine's clock */
 	uint64_t slept_ms;       /* when that was noticed last */
 	uint64_t apart_until_ms; /* what we hear of until then was trained without us */
+};
+
+/* What peers claim, and what of it counts: claims.c. */
+struct flock__claims {
+	struct flock__counted {
+		bool used;
+		struct peer_id id;
+		uint64_t since_ms, say_ms;
+		uint64_t first, claimed, counted;
+		double allowed;    /* what may be counted by now */
+	} of[FLOCK_COUNTED_SLOTS]; /* by hash */
+	uint64_t key;
+	uint32_t n, capped;
+	uint64_t unknown; /* samples of those for whom there was no room */
+	uint64_t since_ms, at_ms, own_first;
+	uint64_t others; /* samples of all others that count */
 };
 
 struct flock__candidates {
@@ -227,6 +246,7 @@ struct flock {
 	struct ledger ledger;
 	struct meetings meetings;
 	struct flock__clock clock;
+	struct flock__claims claims;
 	struct flock__candidates candidates;
 	struct flock__exchanging x;
 	struct flock__divergence divergence;
@@ -264,6 +284,10 @@ void flock__membership_turn(struct flock *f);
 bool flock__membership_owed(const struct flock *f);
 void flock__claim(struct flock *f, const struct peer_id *id, uint64_t samples);
 
+/* claims.c */
+void flock__count(struct flock *f); /* looks at all claims again */
+uint64_t flock__may_claim(struct flock *f, const struct peer_id *id, uint64_t samples);
+
 /* run_clock.c */
 uint64_t flock__samples(const struct flock *f); /* own, as peers are told */
 uint64_t flock__clock(const struct flock *f);
@@ -275,10 +299,10 @@ void flock__tell_clock(struct flock *f);                 /* to membership and th
 bool flock__nearly_over(const struct flock *f); /* the run: an agent that is stale stays so */
 /* Nothing is missed from now on, or since_snapshot: from flock__clock_snapshot on. */
 void flock__in_touch(struct flock *f, bool since_snapshot);
-void flock__clock_snapshot(struct flock *f);             /* for an exchange, or a donor's */
-void flock__clock_exchanged(struct flock *f);            /* it came about */
-double flock__moved(const struct flock *f); /* our path since the parameters were set */
-void flock__candidates(struct flock *f);    /* looks again if it is time to */
+void flock__clock_snapshot(struct flock *f);  /* for an exchange, or a donor's */
+void flock__clock_exchanged(struct flock *f); /* it came about */
+double flock__moved(const struct flock *f);   /* our path since the parameters were set */
+void flock__candidates(struct flock *f);      /* looks again if it is time to */
 bool flock__is_candidate(const struct flock *f, const struct member_view *v);
 
 /* exchanging.c */

@@ -77,6 +77,9 @@ bool flock__membership_owed(const struct flock *f)
 void flock__claim(struct flock *f, const struct peer_id *id, uint64_t samples)
 {
 	int i = 0;
+	samples = flock__may_claim(f, id, samples);
+	if (samples == 0)
+		return;
 	while (i < f->n_claims && !peer_id_equal(&f->claim[i].id, id))
 		i++;
 	if (i == FLOCK_CLAIMS)

@@ -2,7 +2,7 @@
 /* The run's clock, and what of it this agent's model has no part of; and the candidates.
  *
  * The clock is the samples of all agents; budget, schedules and the end of the run go by it. What
- * is known of the others comes from two sides: their records, which take seconds to spread, but no
+ * is known of the others comes from two sides: their records, as far as they count (claims.c), which take seconds to spread, but no
  * fewer than our own checkpoint knew of; and what partners have heard, which takes one exchange. A
  * partner's word counts for no more than a share of the run beyond the records.
  *
@@ -38,9 +38,7 @@ double flock__moved(const struct flock *f)
 
 static uint64_t others(const struct flock *f)
 {
-	uint64_t ours = gossip_self(f->membership)->status.samples;
-	uint64_t clock = gossip_clock(f->membership);
-	uint64_t known = clock > ours ? clock - ours : 0;
+	uint64_t known = f->claims.others;
 	if (known < f->clock.kept)
 		known = f->clock.kept;
 	uint64_t most = known + (uint64_t)(f->c.stale * (double)f->c.manifest.total);
@@ -114,6 +112,7 @@ void flock__told_clock(struct flock *f, uint64_t clock)
 static void follow(struct flock *f)
 {
 	struct flock__clock *c = &f->clock;
+	flock__count(f);
 	uint64_t now = others(f);
 	uint64_t gap_ms = c->followed_ms != 0 ? f->awake_ms - c->followed_ms : 0;
 	bool slept = gap_ms > SLEPT_MS;

@@ -95,6 +95,7 @@ void flock_view(const struct flock *f, struct flock_view *v)
 	v->unlike = f->candidates.unlike;
 	v->differs = flock__unlike_count(f).differs;
 	v->quarantined = quarantined(f);
+	v->capped = f->claims.capped;
 	v->donor = f->join.donor;
 	v->join_count = f->join.count;
 	v->join_total = f->join.total;

@@ -6,6 +6,7 @@ UNIT_TESTS += \
 	tests/gossip/test_exchange_settle \
 	tests/gossip/test_exchange_sim \
 	tests/gossip/test_flock_sim \
+	tests/gossip/test_flock_claims \
 	tests/gossip/test_flock_stalls \
 	tests/gossip/test_flock_terms \
 	tests/gossip/test_flock_trial \
@@ -30,6 +31,7 @@ tests_gossip_test_gossip_addrs_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_terms_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_trial_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_stalls_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
+tests_gossip_test_flock_claims_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_sim_LDADD = $(FLOCK_SIM_LIBS) $(CMOCKA_LIBS)
 tests_gossip_test_gossip_sim_LDADD = $(SIM_LIBS) $(CMOCKA_LIBS)
 tests_gossip_test_exchange_SOURCES = tests/gossip/exchange_support.h tests/gossip/test_exchange.c
