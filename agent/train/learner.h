@@ -229,8 +229,8 @@ static inline bool learner_try(struct learner *l, const float *from, struct lear
 }
 
 /* The state from before the last learner_adopt, which is kept for 200 steps if there was memory
- * for it; without an answer. A learner that has failed since, because of numbers that are none, trains
- * again. */
+ * for it; without an answer. A learner that has failed since then because of numbers that are none
+ * trains again. */
 static inline bool learner_restore(struct learner *l)
 {
 	return l->ops->restore(l);

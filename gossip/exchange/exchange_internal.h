@@ -54,7 +54,8 @@ struct exchange {
 		double distance;
 		uint64_t timer_ms; /* what the state waits for is over then */
 		uint64_t ask_ms;   /* UNSETTLED: when to say it again */
-		uint64_t until_ms; /* before: when the deadline is over. From COMMIT on: when it is given up, here or put aside */
+		/* Before COMMIT: when the deadline is over. */
+		uint64_t until_ms; /* from COMMIT on: when it is given up, here or put aside */
 	} cur;
 
 	struct exchange__aside aside[EXCHANGE_ASIDE_MAX];

@@ -108,7 +108,8 @@ void flock__donate_refused(struct flock *f)
 		}
 }
 
-/* Strangers, of whom there may be any number, do not get the last place. A joiner that asks anew has lost the transfer before: its place comes free with the end of it. */
+/* Strangers, of whom there may be any number, do not get the last place. A joiner that asks anew
+ * has lost the transfer before: its place comes free with the end of it. */
 static struct flock__donation *place_for(struct flock *f, const struct peer_id *to)
 {
 	struct flock__donation *open = NULL;

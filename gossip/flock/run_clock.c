@@ -2,9 +2,10 @@
 /* The run's clock, and what of it this agent's model has no part of; and the candidates.
  *
  * The clock is the samples of all agents; budget, schedules and the end of the run go by it. What
- * is known of the others comes from two sides: their records, as far as they count (claims.c), which take seconds to spread, but no
- * fewer than our own checkpoint knew of; and what partners have heard, which takes one exchange. A
- * partner's word counts for no more than a share of the run beyond the records.
+ * is known of the others comes from two sides: their records, as far as they count (claims.c),
+ * which take seconds to spread, but no fewer than our own checkpoint knew of; and what partners
+ * have heard, which takes one exchange. A partner's word counts for no more than a share of the run
+ * beyond the records.
  *
  * While we train and hear of the others all the time, what they train reaches our model by
  * exchanges, however rare these are. It does not when we slept (a stopped process, a suspended
