@@ -217,7 +217,8 @@ static void say(struct fsim *w, int i, const struct flock_say *s)
 	        "quarantine", "apart", "join asking", "join busy", "join unfit", "join broken",
 	        "join other donor", "join implausible", "join worse", "join taken",
 	        "join adopt failed", "join nobody", "joined", "restored", "donated",
-	        "donation broken", "refused", "failed", "unwritten", "unlike", "capped", "all unlike"};
+	        "donation broken", "refused", "failed", "unwritten", "unlike", "capped",
+	        "all unlike"};
 	check_said(w, i, s);
 	if (s->code == SAY_EXCHANGE) {
 		check_result(w, i, s->result);
