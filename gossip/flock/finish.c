@@ -79,10 +79,17 @@ void flock__run_over(struct flock *f, const struct flock_event *e)
 	s->b = flock__samples(f);
 	flock__tell_clock(f);
 	f->finish.run_over = true;
-	/* Without a state of the flock it joins first: untrained weights are nothing to merge. */
-	if (f->phase != FLOCK_LOOKING && f->phase != FLOCK_JOINING && f->join.stage == JOIN_NONE &&
-	        !flock__stale(f))
-		flock__merge_begin(f);
+	flock__merge_if_over(f);
+}
+
+/* Without a state of the flock it joins first: untrained weights are nothing to merge. */
+bool flock__merge_if_over(struct flock *f)
+{
+	if (!f->finish.run_over || (f->phase != FLOCK_TRAINING && f->phase != FLOCK_PAUSED) ||
+	        f->join.stage != JOIN_NONE || flock__stale(f))
+		return false;
+	flock__merge_begin(f);
+	return true;
 }
 
 /* Its model is none that a user should take for the run's. What it has is in a checkpoint, which

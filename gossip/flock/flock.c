@@ -103,7 +103,8 @@ static void tick(struct flock *f)
 		break;
 	case FLOCK_TRAINING:
 		flock__candidates(f);
-		if (flock__catch_up(f))
+		/* An exchange may have brought one in touch that was stale when the run ended. */
+		if (flock__catch_up(f) || flock__merge_if_over(f))
 			break;
 		flock__unlike_tick(f);
 		if (flock__unlike_all(f))
@@ -113,8 +114,8 @@ static void tick(struct flock *f)
 		break;
 	case FLOCK_PAUSED: /* for longer than the run: what is left to do is not training */
 		flock__candidates(f);
-		if (flock__clock(f) >= f->c.manifest.total)
-			flock__catch_up(f);
+		if (flock__clock(f) >= f->c.manifest.total && !flock__catch_up(f))
+			flock__merge_if_over(f);
 		break;
 	case FLOCK_MERGING:
 	case FLOCK_FINISHED:

@@ -397,6 +397,8 @@ bool flock__donate_busy(const struct flock *f);
 void flock__run_over(struct flock *f, const struct flock_event *e);
 void flock__no_result(struct flock *f); /* the run is over, and we have no part of its end */
 void flock__merge_begin(struct flock *f);
+/* The run is over, and our model is the flock's: merge. */
+bool flock__merge_if_over(struct flock *f);
 void flock__merge_result(struct flock *f, const struct exchange_result *r);
 void flock__finish_tick(struct flock *f);
 void flock__evaluated(struct flock *f, const struct flock_event *e);
