@@ -216,6 +216,7 @@ bool flock__catch_up(struct flock *f)
 		return false;
 	flock__say(f, SAY_STALE)->a = flock__missed(f);
 	f->divergence.adopt_ms = 0;
+	f->clock.own_join = flock__samples(f);
 	flock__join_begin(f, NULL, true);
 	return true;
 }

@@ -49,6 +49,7 @@ struct flock__clock {
 	/* Samples of others and our own when we last were in touch with them, and at the snapshot
 	 * of the exchange under way, or of the state that comes in. */
 	uint64_t others_then, own_then, others_snapshot, own_snapshot, snapshot_ms;
+	uint64_t own_join;       /* our own when a stale agent began to join; 0: it does not */
 	uint64_t set_step;       /* our step when the parameters were last set */
 	uint64_t followed_ms;    /* when we last looked, also by a suspended machine's clock */
 	uint64_t slept_ms;       /* when that was noticed last */

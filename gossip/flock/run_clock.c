@@ -65,7 +65,10 @@ bool flock__slept(const struct flock *f)
 
 bool flock__stale(const struct flock *f)
 {
-	uint64_t missed = flock__missed(f), own = flock__samples(f) - f->clock.own_then;
+	/* What it trains on while a state comes makes it no less stale. */
+	uint64_t now = f->clock.own_join ? f->clock.own_join : flock__samples(f);
+	uint64_t missed = flock__missed(f),
+	         own = now > f->clock.own_then ? now - f->clock.own_then : 0;
 	return (double)missed > f->c.stale * (double)f->c.manifest.total && missed > own;
 }
 
@@ -80,6 +83,7 @@ void flock__in_touch(struct flock *f, bool since_snapshot)
 	struct flock__clock *c = &f->clock;
 	c->others_then = since_snapshot ? c->others_snapshot : others(f);
 	c->own_then = since_snapshot ? c->own_snapshot : flock__samples(f);
+	c->own_join = 0;
 	c->apart_until_ms = 0;
 }
 
