@@ -296,7 +296,8 @@ static void check_stale(struct fsim *w, int i)
 	float end[FSIM_PARAMS];
 	for (int p = 0; p < w->params; p++)
 		end[p] = toy_optimum(w, p, w->total);
-	double off = check_distance(w, w->agent[i].result, end), way = check_distance(w, w->way, NULL);
+	double off = check_distance(w, w->agent[i].result, end);
+	double way = check_distance(w, w->way, NULL);
 	/* Flocks that meet just before the end have had no time to come together. */
 	if (w->now_ms < w->together_ms + TOGETHER_MS || w->setup.still || liar_is_odd(w, i))
 		return;

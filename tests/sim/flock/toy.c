@@ -306,7 +306,8 @@ static void finish(struct fsim *w, int i)
 	uint32_t item = world_item(w, i, FLOCK_EVENT_DONE);
 	t->done = true;
 	world_get(w, item)->e.done.clock = t->samples + t->others;
-	answer(w, item, w->n_faults > 0 && rng_f64(&w->more) < 0.3 ? 3 + rng_below(&w->more, 3000) : 3);
+	bool late = w->n_faults > 0 && rng_f64(&w->more) < 0.3;
+	answer(w, item, 3 + (late ? rng_below(&w->more, 3000) : 0));
 }
 
 void toy_turn(struct fsim *w, int i, uint32_t turn)
