@@ -88,6 +88,8 @@ void check_result(struct fsim *w, int i, const struct exchange_result *r)
 		fsim_fail(w, "agent %d calls an exchange done that it has not applied", i);
 	if (r->outcome == OUTCOME_EXCHANGED && !t->applied[!s])
 		fsim_fail(w, "agent %d calls an exchange done that its partner has not applied", i);
+	if (r->outcome == OUTCOME_EXCHANGED && liar_is_odd(w, world_find(w, &r->peer)))
+		w->agent[i].pulled_ms = w->now_ms;
 }
 
 /* An exchange of which only one side has moved must be counted as such by somebody who lived to
@@ -392,7 +394,12 @@ void check_end(struct fsim *w)
 			uint64_t between = a->exported_ms > b->exported_ms
 			                           ? a->exported_ms - b->exported_ms
 			                           : b->exported_ms - a->exported_ms;
-			/* Those who cannot meet need not agree. */
+			uint64_t first_ms =
+			        a->exported_ms < b->exported_ms ? a->exported_ms : b->exported_ms;
+			/* Those who cannot meet need not agree, nor one that a liar has pulled
+			 * since the other wrote its result. */
+			if (a->pulled_ms >= first_ms || b->pulled_ms >= first_ms)
+				continue;
 			if (liar_is_odd(w, i) || liar_is_odd(w, k) || !(a->knew >> k & 1) ||
 			        !(b->knew >> i & 1) || (!a->dialable && !b->dialable))
 				continue;

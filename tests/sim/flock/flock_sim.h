@@ -148,6 +148,7 @@ struct fsim_agent {
 	bool exported, in_time; /* in_time: before merging was broken off */
 	float result[FSIM_PARAMS];
 	uint64_t merging_ms, exported_ms;
+	uint64_t pulled_ms; /* the last exchange with a liar */
 	uint32_t knew;           /* peers it could merge with by then, a bit each */
 	uint32_t exported_fault; /* how many faults had begun or ended by then */
 	uint8_t phase;

@@ -147,22 +147,23 @@ static void storm(struct fsim *w, const struct fsim_fault *f, bool ends)
 void script_donates(struct fsim *w, int donor, int joiner, uint64_t ms)
 {
 	/* Its donor has another copy by then. */
-	if (w->active != 0 && world_odd(w, 0.1))
-		w->agent[joiner].frozen_until = w->now_ms + world_between(w, 5000, 25000);
+	uint64_t *until = &w->agent[joiner].frozen_until;
+	if (w->active != 0 && world_odd(w, 0.1) && *until <= w->now_ms)
+		*until = w->now_ms + world_between(w, 5000, 25000);
 	if (w->active & 1u << FSIM_CRASH_DONOR && world_chance(w, 0.5))
 		world_push(w, world_between(w, 0, ms), FSIM_DIES, (uint32_t)donor,
 		        w->agent[donor].life);
 }
 
-/* A process that stands still; or a machine, whose clock stands still as well. */
+/* A process that stands still; or a machine, whose clock stands still as well. One that stands
+ * still already wakes up as it would have: what has waited for it must arrive in order. */
 static void freeze(struct fsim *w, const struct fsim_fault *f)
 {
 	struct fsim_agent *a = &w->agent[f->who];
-	uint64_t from = a->frozen_until > w->now_ms ? a->frozen_until : w->now_ms;
-	if (f->to_ms <= from)
+	if (a->frozen_until > w->now_ms || f->to_ms <= w->now_ms)
 		return;
 	if (f->from_ms % 2)
-		a->behind_ms += f->to_ms - from;
+		a->behind_ms += f->to_ms - w->now_ms;
 	a->frozen_until = f->to_ms;
 }
 
