@@ -119,8 +119,11 @@ static void count(
 		        .since_ms = f->awake_ms,
 		        .allowed = (double)claimed < first ? (double)claimed : first};
 		e->first = e->counted = (uint64_t)e->allowed;
-	} else if (!flock__quarantined(f, id))
-		e->allowed += growth;
+	} else if (!flock__quarantined(f, id)) {
+		/* Before anybody's rate is known all claims are first ones. */
+		bool early = growth <= 0 && first > e->allowed;
+		e->allowed = early ? first : e->allowed + growth;
+	}
 	e->claimed = claimed > e->claimed ? claimed : e->claimed;
 	uint64_t most = (double)claimed < e->allowed ? claimed : (uint64_t)e->allowed;
 	e->counted = most > e->counted ? most : e->counted;

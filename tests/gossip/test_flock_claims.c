@@ -89,6 +89,22 @@ static void test_fast_peer_counts(void **state)
 	bed_close(&b);
 }
 
+/* The first seconds, in which no rate is known, may be the whole of a short run. */
+static void test_first_seconds_count(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	bed_open(&b, &c);
+	bed_train_with(&b, 1);
+	bed_train(&b, 10, 0.1);
+	bed_record(&b, 1, 32, 1);
+	bed_pass(&b, 100);
+	bed_record(&b, 1, 640, 1);
+	bed_pass(&b, 100);
+	assert_int_equal(counted(), 640);
+	bed_close(&b);
+}
+
 static void test_stated_rate(void **state)
 {
 	(void)state;
@@ -128,6 +144,7 @@ int main(void)
 	        cmocka_unit_test(test_record_is_capped),
 	        cmocka_unit_test(test_offer_is_capped),
 	        cmocka_unit_test(test_fast_peer_counts),
+	        cmocka_unit_test(test_first_seconds_count),
 	        cmocka_unit_test(test_stated_rate),
 	        cmocka_unit_test(test_quarantined_stands_still),
 	};
