@@ -494,7 +494,7 @@ bool gossip__wants_accusation(const struct gossip *g, const struct accusation *a
 	if (i == NONE || (!ours && gossip__find(g, &a->by) == NONE))
 		return false; /* an unknown accuser may be anybody's invention */
 	const struct member *m = &g->members[i];
-	/* Ignore our own accusations from elsewhere, unless an earlier process of ours made them. */
+	/* Our own from elsewhere are ignored, unless an earlier process of ours made them. */
 	if (ours && (!m->hearsay || !gossip__present(m)))
 		return false;
 	/* Accept only the incarnation that the accused has signed: a liar who could accuse a later

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Certificates between two transports: in the handshake, asked for, forged; and the owner's list. */
+/* Certificates between two transports: in the handshake, asked for, forged; the owner's list. */
 #include "tests/net/transport_pair.h"
 
 #include <sodium.h>
