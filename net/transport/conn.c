@@ -248,15 +248,6 @@ static void read_frames(struct conn *c)
 	turn__wait(c);
 }
 
-void conn__resume(struct conn *c)
-{
-	if (read_frame(c))
-		turn__wait(c);
-	else if (!uv_is_closing((uv_handle_t *)&c->tcp) &&
-	         uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) != 0)
-		conn__close(c);
-}
-
 bool conn__put_opening(struct conn *c, enum opening_kind kind, const uint8_t *bytes, size_t len)
 {
 	struct write *w = malloc(sizeof *w + OPENING_HEADER_BYTES + len);
@@ -302,6 +293,16 @@ static void keep_part(struct conn *c)
 		else
 			conn__close(c);
 	}
+}
+
+void conn__resume(struct conn *c)
+{
+	if (read_frame(c))
+		turn__wait(c);
+	else if (!uv_is_closing((uv_handle_t *)&c->tcp) &&
+	         uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) != 0)
+		conn__close(c);
+	keep_part(c);
 }
 
 /* ---- reading */
