@@ -155,8 +155,10 @@ bool datagram_window_take(struct datagram_window *w, uint64_t number)
 		if (fresh >= DATAGRAM_WINDOW)
 			memset(w->seen, 0, sizeof w->seen);
 		else
-			for (uint64_t n = w->top + 1; n <= number; n++)
+			for (uint64_t k = 1; k <= fresh; k++) { /* number may be the last */
+				uint64_t n = w->top + k;
 				w->seen[n / 64 % (DATAGRAM_WINDOW / 64)] &= ~(1ull << n % 64);
+			}
 		w->top = number;
 	} else if (w->top - number >= DATAGRAM_WINDOW) {
 		return false; /* too long ago to tell */

@@ -165,6 +165,12 @@ static void test_window(void **state)
 	assert_true(accepted > 10000);
 	/* The edges, and the end of all numbers. */
 	w = (struct datagram_window){0};
+	/* The last number there is: what counts up to it must end. */
+	struct datagram_window last = {0};
+	assert_true(datagram_window_take(&last, UINT64_MAX - 1));
+	assert_true(datagram_window_take(&last, UINT64_MAX));
+	assert_false(datagram_window_take(&last, UINT64_MAX));
+
 	assert_true(datagram_window_take(&w, 5000));
 	assert_true(datagram_window_take(&w, 5000 - DATAGRAM_WINDOW + 1));
 	assert_false(datagram_window_take(&w, 5000 - DATAGRAM_WINDOW));
