@@ -155,8 +155,14 @@ static void forget_before(struct learner_thread *l)
 static void restore(struct learner_thread *l, struct learner_job *j)
 {
 	if (l->before == NULL ||
-	        trainer_adopt_state(l->trainer, l->before, &l->before_state, &j->err) != 0)
+	        trainer_adopt_state(l->trainer, l->before, &l->before_state, &j->err) != 0) {
+		/* There is no way back, so it ends: the core takes any other code for that. */
+		struct err e = {0};
+		l->failed.code = 0;
+		(void)!err_set(&e, ERR_NOMEM, "the state before the adoption is not there");
+		learner__fail(l, &e);
 		return;
+	}
 	l->run.unsaved = true;
 	if (l->failed.code == ERR_NONFINITE)
 		l->failed.code = 0;

@@ -167,7 +167,7 @@ struct flock__adopted {
 	struct peer_id donor;
 	uint64_t since, until; /* own steps */
 	double trial, own;     /* losses: as tried, and of the state before */
-	double sum;            /* of the losses since */
+	double sum, first;     /* of the losses since; mean of the first of them */
 	uint64_t others_then, own_then;
 	bool joined;
 };

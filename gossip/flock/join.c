@@ -352,13 +352,17 @@ void flock__join_tried(struct flock *f, const struct flock_event *e)
 		again(f);
 		return;
 	}
-	if (e->code)
-		j->trial.loss = (double)NAN;
+	if (e->code) { /* our own want, of memory perhaps: not the donor's fault */
+		flock__say(f, SAY_JOIN_ADOPT_FAILED)->error = e->code;
+		j->count = 0;
+		next_donor(f);
+		return;
+	}
 	if (!flock__believes(f)) {
-		/* A little worse than the initial weights may be a young flock's bad luck. */
-		if (!j->mixed && !(j->trial.loss <= 2 * j->trial.initial))
+		/* A finite loss, however large, may be that of an honest flock on other data. */
+		if (!j->mixed && !isfinite(j->trial.loss))
 			partners_quarantine(f->partners, &j->donor,
-			        "gave a state that is worse than the initial weights", f->now_ms);
+			        "gave a state whose loss is not finite", f->now_ms);
 		j->count = 0;
 		next_donor(f);
 		return;

@@ -6,20 +6,26 @@
  *
  * A trial compares losses on the same samples: of the fetched state, of our own parameters and of
  * the initial weights. What is not finite or worse than the initial weights is no model. On samples
- * that nobody trains on a state must also come at least half the way from the initial loss to the
- * one it is held against: our own, or, for a newcomer, the median of what peers report. On our own
- * training samples that would be unjust: with splits by label nobody is as good on them as we are.
+ * that nobody trains on, a state must also come at least half the way from the initial loss to our
+ * own. A newcomer has no own to compare with, only the losses that peers report of their training,
+ * which are lower: a tenth of the way will do, so that zeros do not pass and an overfitted flock
+ * does. On our own training samples that would be unjust: with splits by label nobody is as good on
+ * them as we are. Only a loss that is not finite is held against the donor.
  *
  * A state can be good in a trial and bad to train on, for instance by its optimizer's vectors. So
- * the one before is kept, and comes back when the loss is not finite or, over some steps, above
- * twice the trial's and above what we had. Who gave it is quarantined. */
+ * the one before is kept. It comes back when the loss is not finite or, over some steps, above
+ * twice the trial's, above what we had, and above twice that of the first steps: training losses
+ * contain dropout and augmentation, that of a trial does not. Who gave it is quarantined. */
 #include "gossip/flock/flock_internal.h"
 
 #include <math.h>
 
 #define WATCHED_STEPS 100
-#define WATCHED_LEAST 8 /* steps whose mean loss counts */
-#define TIMES 2.0       /* the trial's loss */
+#define WATCHED_LEAST 8  /* steps whose mean loss counts */
+#define TIMES 2.0        /* the trial's loss */
+#define OWN_WAY 0.5      /* from the initial loss to our own */
+#define NEWCOMER_WAY 0.1 /* the same, to what peers report */
+#define FIRST_STEPS 4    /* after an adoption, whose loss is that of the state itself */
 #define REPORTS_MAX 64
 #define REPORTS_LEAST 2
 
@@ -29,7 +35,8 @@ bool flock__quarantined(const struct flock *f, const struct peer_id *id)
 	return p && p->quarantine_ms > f->now_ms;
 }
 
-/* The median of the losses that peers report, the donor's left out; NaN: too few do. */
+/* The upper median of the losses that peers report, the donor's left out: of two the larger, so
+ * that one liar of two cannot lower it. NaN: too few do. */
 static double reported(const struct flock *f)
 {
 	double v[REPORTS_MAX];
@@ -38,26 +45,27 @@ static double reported(const struct flock *f)
 		struct member_view m = gossip_member(f->membership, i);
 		double loss = (double)m.record.status.loss;
 		if (!flock__is_candidate(f, &m) || flock__quarantined(f, &m.record.id) ||
-		        !isfinite(loss) || peer_id_equal(&m.record.id, &f->join.donor))
+		        !(loss >= 0) || isinf(loss) || peer_id_equal(&m.record.id, &f->join.donor))
 			continue;
 		int k = n++;
 		for (; k > 0 && v[k - 1] > loss; k--)
 			v[k] = v[k - 1];
 		v[k] = loss;
 	}
-	return n < REPORTS_LEAST ? (double)NAN : (v[(n - 1) / 2] + v[n / 2]) / 2;
+	return n < REPORTS_LEAST ? (double)NAN : v[n / 2];
 }
 
-static double most(struct flock *f, const struct flock_trial *t)
+/* The largest loss at which a state is believed. */
+static double most(const struct flock *f, const struct flock_trial *t)
 {
 	bool newcomer = !f->join.anew && !f->c.resumed;
-	double held = newcomer ? reported(f) : t->test ? t->own : (double)NAN;
+	double held = newcomer ? reported(f) : t->own, share = newcomer ? NEWCOMER_WAY : OWN_WAY;
 	double initial = isfinite(t->initial) ? t->initial : (double)INFINITY;
-	if (!isfinite(held))
+	if (!t->test)
 		return initial;
-	if (!(held < initial))
-		return TIMES * held;
-	return isinf(initial) ? TIMES * held : (held + initial) / 2;
+	if (isinf(initial))
+		return isfinite(held) ? TIMES * held : initial;
+	return isfinite(held) && held < initial ? initial - share * (initial - held) : initial;
 }
 
 bool flock__believes(struct flock *f)
@@ -99,7 +107,9 @@ void flock__adopted_steps(struct flock *f, const struct flock_trained *s, int n)
 		a->sum += s[i].loss;
 		uint64_t steps = s[i].step - a->since;
 		double mean = a->sum / (double)steps;
-		bool worse = mean > TIMES * a->trial && mean > a->own;
+		if (steps <= FIRST_STEPS)
+			a->first = mean;
+		bool worse = mean > TIMES * a->trial && mean > a->own && mean > TIMES * a->first;
 		a->due = !isfinite(s[i].loss) || (steps >= WATCHED_LEAST && worse);
 		a->on = a->due || s[i].step < a->until;
 	}

@@ -69,9 +69,11 @@ static double pull_left(const struct flock *f, const struct peer_id *id)
 		return partners_pull_left(f->partners, id);
 	const struct partner *p = partners_find(f->partners, id);
 	double radius = (double)clip_radius(&f->clip, -1, flock__moved(f));
-	double most = isfinite(radius)        ? MERGE_PULL * radius
-	              : f->divergence.has_own ? sketch_norm(&f->divergence.own)
-	                                      : 0;
+	double norm = f->divergence.has_own ? sketch_norm(&f->divergence.own) : 0;
+	/* Before its radius is warm, after a restart, an agent knows too little to go by it. */
+	double most = isfinite(radius) ? MERGE_PULL * radius : norm;
+	if (f->clip.all.n < CLIP_WARM && most < norm)
+		most = norm;
 	double left = p ? most - p->merged : most;
 	return left > 0 ? left : 0;
 }
