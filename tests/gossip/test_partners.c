@@ -211,6 +211,7 @@ static void test_busy(void **state)
 	uint64_t least = UINT64_MAX, most = 0;
 	(void)state;
 	for (int i = 0; i < 500; i++) {
+		now += SECOND; /* the last one is over: none shortens another */
 		enter(1, OUTCOME_BUSY);
 		least = waits(1) < least ? waits(1) : least;
 		most = waits(1) > most ? waits(1) : most;

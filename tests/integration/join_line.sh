@@ -15,6 +15,7 @@ paste() {
 	# A machine of its own would have the default port free; here it may be anybody's.
 	env "${before[@]}" PATH="$dir/bin:$PATH" HOME="$home" XDG_STATE_HOME="$home/state" \
 		XDG_RUNTIME_DIR="$home" DUNLIN_LISTEN=127.0.0.1:0 DUNLIN_LOG_FORMAT=json \
+		DUNLIN_THREADS=1 \
 		sh -c "exec $line" >"$dir/$3.out" 2>"$dir/$3.log" </dev/null &
 	pid[$3]=$!
 	: >"$dir/running/$!"

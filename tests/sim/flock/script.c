@@ -178,7 +178,7 @@ static void begin(struct fsim *w, const struct fsim_fault *f)
 		break;
 	case FSIM_TWO_FLOCKS:
 		for (int i = 0; i < w->n; i++)
-			w->agent[i].group = f->who % 2 ? i % 3 == 1 : i % 2;
+			w->agent[i].group = (uint32_t)(f->who % 2 ? i % 3 == 1 : i % 2);
 		w->together_ms = UINT64_MAX / 2;
 		break;
 	case FSIM_CRASH_ACTION:
