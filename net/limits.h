@@ -23,7 +23,7 @@ _Static_assert(AEAD_OFFER_MAX >= 3, "our own ciphers must fit into an offer");
 	X(WIRE_DEPTH_MAX, 4, "arrays inside each other in one message")                     \
 	X(WIRE_VALUES_MAX, 1024, "values in one message, skipped ones included")            \
 	X(WIRE_BYTES_MAX, 2688, "bytes of the largest message that we send")                \
-	X(WIRE_HELLO_MAX, 512, "bytes of the largest payload in a handshake")               \
+	X(WIRE_HELLO_MAX, 576, "bytes of the largest payload in a handshake")               \
 	X(WIRE_WORDS_MAX, 200, "bytes of text in a refusal or a goodbye")                   \
 	X(FRAME_MESSAGE_MAX, 16384, "bytes of a frame on the control channel")              \
 	X(FRAME_CHUNK_MAX, 1048576, "bytes of parameters in one frame")                     \

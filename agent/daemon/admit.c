@@ -32,7 +32,7 @@ static int find_certificate(const struct config *c, const struct state_dir *stat
 	if (rc)
 		return rc;
 	if (c->agent.invite[0]) {
-		rc = invite_use(c->agent.invite, &i->id, out, e);
+		rc = invite_use(c->agent.invite, &i->id, identity_sign_secret(i), out, e);
 		return rc ? err_prefix(e, "agent.invite") : 0;
 	}
 	rc = certificate_load(path, out, e);

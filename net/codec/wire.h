@@ -54,10 +54,11 @@ enum wire_why {
 
 #define WIRE_SESSION_BYTES 8
 #define WIRE_TOKEN_BYTES 16
-#define WIRE_ADMISSION_BYTES REVOCATIONS_BYTES(REVOKED_MAX)
-_Static_assert(CERTIFICATES_MAX *CERTIFICATE_BYTES <= WIRE_ADMISSION_BYTES &&
+#define WIRE_ADMISSION_BYTES (CERTIFICATES_MAX * CERTIFICATE_BYTES)
+_Static_assert(REVOCATIONS_BYTES(REVOKED_MAX) <= WIRE_ADMISSION_BYTES &&
                        32 * CERTIFICATES_WANTED <= WIRE_ADMISSION_BYTES,
-        "certificates, or ids, fit into what a list takes");
+        "a list, or ids, fit into what certificates take");
+_Static_assert(WIRE_ADMISSION_BYTES + 8 <= WIRE_BYTES_MAX, "with its kind and its length");
 
 /* What the sides of a handshake say of themselves. */
 struct wire_hello {

@@ -13,13 +13,15 @@
 
 #define INVITE_DOMAIN "dunlin invite v1"
 #define CERTIFICATE_DOMAIN "dunlin certificate v1"
+#define CERTIFIED_DOMAIN "dunlin certified v1"
 #define REVOKED_DOMAIN "dunlin revoked v1"
 #define DOMAIN_MAX 32
 #define SIGNATURE 64
 
 enum { INVITE_KEY = LABEL_BYTES, INVITE_EXPIRES = 64, INVITE_AGENTS = 72, INVITE_RATE = 76 };
 #define INVITE_SIGNED (INVITE_BYTES - SIGNATURE)
-#define CERTIFICATE_SIGNED (CERTIFICATE_BYTES - SIGNATURE)
+#define ID_SIGNED (CERTIFICATE_BYTES - SIGNATURE)  /* by the id */
+#define CERTIFICATE_SIGNED (ID_SIGNED - SIGNATURE) /* by the invite's key */
 enum { REVOKED_EXPIRES = 8, REVOKED_COUNT = 16, REVOKED_FIRST = 18, REVOKED_ENTRY = 33 };
 
 _Static_assert(INVITE_RATE + 8 == INVITE_SIGNED, "as drawn");
@@ -155,11 +157,12 @@ int invite_verify(struct invite *out, const uint8_t *bytes, size_t len, const st
 
 void certificate_sign(const uint8_t invite[INVITE_BYTES],
         const uint8_t invite_secret[SIGN_SECRET_BYTES], const struct peer_id *id,
-        uint8_t out[CERTIFICATE_BYTES])
+        const uint8_t id_secret[SIGN_SECRET_BYTES], uint8_t out[CERTIFICATE_BYTES])
 {
 	memcpy(out, invite, INVITE_BYTES);
 	memcpy(out + INVITE_BYTES, id->bytes, sizeof id->bytes);
 	sign(CERTIFICATE_DOMAIN, out, CERTIFICATE_SIGNED, invite_secret);
+	sign(CERTIFIED_DOMAIN, out, ID_SIGNED, id_secret);
 }
 
 int certificate_read(struct certificate *out, const uint8_t *bytes, size_t len)
@@ -173,8 +176,11 @@ int certificate_read(struct certificate *out, const uint8_t *bytes, size_t len)
 
 int certificate_verify_id(const uint8_t bytes[CERTIFICATE_BYTES])
 {
-	const uint8_t *key = bytes + INVITE_KEY;
-	return is_signed(CERTIFICATE_DOMAIN, bytes, CERTIFICATE_SIGNED, key) ? 0 : ERR_MISMATCH;
+	const uint8_t *key = bytes + INVITE_KEY, *id = bytes + INVITE_BYTES;
+	return is_signed(CERTIFICATE_DOMAIN, bytes, CERTIFICATE_SIGNED, key) &&
+	                       is_signed(CERTIFIED_DOMAIN, bytes, ID_SIGNED, id)
+	               ? 0
+	               : ERR_MISMATCH;
 }
 
 int certificate_verify(struct certificate *out, const uint8_t *bytes, size_t len,
@@ -187,7 +193,8 @@ int certificate_verify(struct certificate *out, const uint8_t *bytes, size_t len
 		return rc;
 	if (certificate_verify_id(bytes))
 		return err_set(e, ERR_MISMATCH,
-		        "the certificate is not signed by the invite of label %s: it is forged",
+		        "the certificate is not signed by both the invite of label %s and the id: "
+		        "it is forged",
 		        out->invite.label);
 	return 0;
 }

@@ -11,11 +11,12 @@
 #include <stdint.h>
 
 #define KEYFILE_CHECKSUM 4
-#define KEYFILE_KEY_MAX 256 /* bytes of keys, and what they have signed, in one line */
+#define KEYFILE_KEY_MAX 320 /* bytes of keys, and what they have signed, in one line */
 
 /* The characters of a line, prefix not counted: base64url of n bytes and the checksum. */
 #define KEYFILE_CHARS(n) (((n) + KEYFILE_CHECKSUM) * 8 / 6 + (((n) + KEYFILE_CHECKSUM) % 3 != 0))
-#define KEYFILE_LINE_MAX 384 /* with prefix, newline and NUL */
+#define KEYFILE_LINE_MAX 480 /* with prefix, newline and NUL */
+_Static_assert(KEYFILE_CHARS(KEYFILE_KEY_MAX) + 32 <= KEYFILE_LINE_MAX, "the longest must fit");
 
 /* "prefix" base64url(bytes, checksum) "\n" and a NUL. */
 void keyfile_encode(char out[KEYFILE_LINE_MAX], const char *prefix, const uint8_t *bytes, size_t n);

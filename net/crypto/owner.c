@@ -137,14 +137,14 @@ int invite_create(const char *path, struct invite *v, const uint8_t *owner_secre
 	return rc;
 }
 
-int invite_use(
-        const char *path, const struct peer_id *id, uint8_t out[CERTIFICATE_BYTES], struct err *e)
+int invite_use(const char *path, const struct peer_id *id,
+        const uint8_t id_secret[SIGN_SECRET_BYTES], uint8_t out[CERTIFICATE_BYTES], struct err *e)
 {
 	uint8_t bytes[INVITE_FILE_BYTES], secret[SIGN_SECRET_BYTES], key[SIGN_PUBLIC_BYTES];
 	int rc = load_line(bytes, sizeof bytes, INVITE_PREFIX, path, e);
 	if (rc == 0) {
 		crypto_sign_ed25519_seed_keypair(key, secret, bytes + INVITE_BYTES);
-		certificate_sign(bytes, secret, id, out);
+		certificate_sign(bytes, secret, id, id_secret, out);
 	}
 	sodium_memzero(bytes, sizeof bytes);
 	sodium_memzero(secret, sizeof secret);

@@ -27,8 +27,10 @@ void owner_forget(uint8_t *secret);
 int invite_create(
         const char *path, struct invite *v, const uint8_t *owner_secret, struct err *e) MUST_CHECK;
 
-/* Certifies id with the invite in that file. The chain is not checked. */
-int invite_use(const char *path, const struct peer_id *id, uint8_t out[CERTIFICATE_BYTES],
+/* Certifies id, whose secret half is needed too, with the invite in that file. The chain is not
+ * checked. */
+int invite_use(const char *path, const struct peer_id *id,
+        const uint8_t id_secret[SIGN_SECRET_BYTES], uint8_t out[CERTIFICATE_BYTES],
         struct err *e) MUST_CHECK;
 
 /* An agent's own certificate. ERR_NOTFOUND: there is no such file. */

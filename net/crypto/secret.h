@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define SECRET_BYTES 32
-#define SECRET_TEXT_MAX 384 /* a line, newline and NUL included */
+#define SECRET_TEXT_MAX 480 /* a line, newline and NUL included */
 #define FLOCK_ID_BYTES 32
 
 /* The id of the flock that a secret makes: a hash, safe to show, and bound by every handshake. */

@@ -167,8 +167,9 @@ int admission_add(struct admission *a, const uint8_t *bytes, size_t len, bool *w
 	if (certificate_read(&c, bytes, len))
 		return ERR_FORMAT;
 	struct entry *old = find(a, &c.id);
-	if (old && a->group[old->group].invite.expires_s >= c.invite.expires_s)
-		return 0;
+	if (old && (peer_id_equal(&c.id, &a->self) ||
+	                   a->group[old->group].invite.expires_s >= c.invite.expires_s))
+		return 0; /* what is ours comes from our own invite, never from a peer */
 	if (a->now_s >= c.invite.expires_s)
 		return ERR_STALE;
 	*(worked ? worked : &none) = true;

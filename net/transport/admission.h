@@ -8,11 +8,12 @@
  * ids that are alive, the lowest count, as many as the invite says. So all agents that know the
  * same members agree without a word, whatever they have heard first; one that is dead or has left
  * gives its place free. Whoever has the invite can thereby push its other agents out, and nobody
- * else's.
+ * else's: an id is of the invites that it has signed for itself. Of two the one that expires later
+ * counts; ours is the one that we have begun with.
  *
- * Verified are the owner's signature, once for an invite, and the invite's, once for an id. Memory
- * is bounded: max ids in all, of an invite twice its agents and a few; ids that are not alive give
- * way. Nothing here has a clock: the time is told. */
+ * Verified are the owner's signature, once for an invite, and the invite's and the id's, once for
+ * an id. Memory is bounded: max ids in all, of an invite twice its agents and a few; ids that are
+ * not alive give way. Nothing here has a clock: the time is told. */
 #ifndef DUNLIN_NET_TRANSPORT_ADMISSION_H
 #define DUNLIN_NET_TRANSPORT_ADMISSION_H
 

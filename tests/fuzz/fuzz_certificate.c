@@ -52,8 +52,20 @@ static void a_certificate(const uint8_t *bytes, size_t len)
 	struct err e = {0};
 	int rc = certificate_verify(&c, bytes, len, &owner, 1, &e);
 	need(rc && e.code == rc && e.msg[0]);
-	if (certificate_read(&c, bytes, len) == 0)
-		need(label_check(c.invite.label, NULL) == 0 && c.invite.agents >= 1);
+	if (certificate_read(&c, bytes, len))
+		return;
+	need(label_check(c.invite.label, NULL) == 0 && c.invite.agents >= 1);
+	/* An invite of ours certifies our own id, and no other. */
+	uint8_t invite[INVITE_BYTES], again[CERTIFICATE_BYTES];
+	struct peer_id ours, theirs = c.id;
+	struct invite v = c.invite;
+	memcpy(ours.bytes, public, sizeof ours.bytes);
+	memcpy(v.key, public, sizeof v.key);
+	invite_sign(&v, secret, invite);
+	certificate_sign(invite, secret, &ours, secret, again);
+	need(certificate_verify(&c, again, sizeof again, &owner, 0, NULL) == 0);
+	certificate_sign(invite, secret, &theirs, secret, again);
+	need(peer_id_equal(&theirs, &ours) || certificate_verify_id(again) == ERR_MISMATCH);
 }
 
 static void a_list(const uint8_t *bytes, size_t len)

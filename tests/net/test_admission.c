@@ -7,12 +7,13 @@
 #include <sodium.h>
 
 #define NOW 1000
+#define AGENTS 1200
 
 struct key {
 	uint8_t public[SIGN_PUBLIC_BYTES], secret[SIGN_SECRET_BYTES];
 };
 
-static struct key owner_key, stranger, invites[3];
+static struct key owner_key, stranger, invites[3], agents[AGENTS];
 static struct owner owner;
 
 static void make(struct key *k, uint8_t seed)
@@ -22,10 +23,16 @@ static void make(struct key *k, uint8_t seed)
 	crypto_sign_ed25519_seed_keypair(k->public, k->secret, bytes);
 }
 
-/* Ids need no keys here: the lower the number, the lower the id. */
+static int compare_keys(const void *a, const void *b)
+{
+	return memcmp(a, b, SIGN_PUBLIC_BYTES);
+}
+
+/* The lower the number, the lower the id. */
 static struct peer_id id_of(int number)
 {
-	struct peer_id id = {{(uint8_t)(number >> 8), (uint8_t)number, 1}};
+	struct peer_id id;
+	memcpy(id.bytes, agents[number].public, sizeof id.bytes);
 	return id;
 }
 
@@ -41,7 +48,7 @@ static void certify_by(
 	snprintf(v.label, sizeof v.label, "%s", labels[k]);
 	memcpy(v.key, invites[k].public, sizeof v.key);
 	invite_sign(&v, by->secret, invite);
-	certificate_sign(invite, invites[k].secret, &id, out);
+	certificate_sign(invite, invites[k].secret, &id, agents[number].secret, out);
 }
 
 static int add(struct admission *a, int k, int number, uint64_t expires_s)
@@ -85,6 +92,11 @@ static int setup(void **state)
 	for (int i = 0; i < 3; i++)
 		make(&invites[i], (uint8_t)(10 + i));
 	memcpy(owner.key, owner_key.public, sizeof owner.key);
+	for (int i = 0; i < AGENTS; i++) {
+		uint8_t seed[crypto_sign_ed25519_SEEDBYTES] = {(uint8_t)i, (uint8_t)(i >> 8)};
+		crypto_sign_ed25519_seed_keypair(agents[i].public, agents[i].secret, seed);
+	}
+	qsort(agents, AGENTS, sizeof agents[0], compare_keys);
 	return 0;
 }
 
@@ -126,6 +138,35 @@ static void test_expires_and_is_renewed(void **state)
 	assert_int_equal(add(a, 1, 1, NOW + 6), 0); /* the older one changes nothing */
 	admission_time(a, NOW + 49);
 	assert_int_equal(look(a, 1), ADMITTED);
+	admission_free(a);
+}
+
+/* The holder of an invite for one, who has a low id itself, certifies others' ids with it, for
+ * longer than they have: they would be too many of that invite. */
+static void test_nobody_is_moved_into_anothers_invite(void **state)
+{
+	struct admission *a = open_it(16);
+	struct invite v = {.label = "one", .agents = 1, .expires_s = 9 * NOW};
+	uint8_t invite[INVITE_BYTES], bytes[CERTIFICATE_BYTES];
+	(void)state;
+	memcpy(v.key, invites[0].public, sizeof v.key);
+	invite_sign(&v, owner_key.secret, invite);
+	assert_int_equal(add(a, 2, 7, 2 * NOW), 0);
+	live(a, 7, true);
+	assert_int_equal(add(a, 0, 1, 9 * NOW), 0);
+	live(a, 1, true);
+	struct peer_id victim = id_of(7), self = id_of(0);
+	certificate_sign(invite, invites[0].secret, &victim, agents[1].secret, bytes);
+	assert_int_equal(admission_add(a, bytes, sizeof bytes, NULL), ERR_MISMATCH);
+	assert_int_equal(look(a, 7), ADMITTED);
+	assert_string_equal(admission_invite(a, &victim)->label, "three");
+	/* Ours stays whatever a peer sends, signed by us or not. */
+	certificate_sign(invite, invites[0].secret, &self, agents[1].secret, bytes);
+	assert_int_equal(admission_add(a, bytes, sizeof bytes, NULL), 0);
+	assert_int_equal(add(a, 2, 0, 9 * NOW), 0);
+	assert_string_equal(admission_invite(a, &self)->label, "one");
+	assert_int_equal(admission_invite(a, &self)->expires_s, 2 * NOW);
+	assert_int_equal(look(a, 0), ADMITTED);
 	admission_free(a);
 }
 
@@ -233,6 +274,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_only_with_a_certificate),
 	        cmocka_unit_test(test_expires_and_is_renewed),
+	        cmocka_unit_test(test_nobody_is_moved_into_anothers_invite),
 	        cmocka_unit_test(test_the_lowest_that_live_count),
 	        cmocka_unit_test(test_an_invite_fills_no_table),
 	        cmocka_unit_test(test_revoked),

@@ -43,7 +43,7 @@ static void certify(uint8_t out[CERTIFICATE_BYTES], const struct invite *v,
 	uint8_t invite[INVITE_BYTES];
 	struct peer_id id = id_of(agents);
 	invite_sign(v, owners->secret, invite);
-	certificate_sign(invite, invites->secret, &id, out);
+	certificate_sign(invite, invites->secret, &id, agents->secret, out);
 }
 
 static int setup(void **state)
@@ -121,6 +121,25 @@ static void test_an_id_that_the_invite_did_not_sign(void **state)
 	memcpy(bytes, good, sizeof bytes);
 	memcpy(bytes + INVITE_BYTES, other_invite.public, SIGN_PUBLIC_BYTES);
 	assert_int_equal(verify(bytes, sizeof bytes, NOW), ERR_MISMATCH);
+}
+
+/* Whoever has an invite, but not the key of the id, certifies nobody else. */
+static void test_an_id_that_has_not_signed(void **state)
+{
+	uint8_t bytes[CERTIFICATE_BYTES], invite[INVITE_BYTES];
+	struct invite v = plain_invite();
+	struct peer_id victim = id_of(&agent);
+	(void)state;
+	v.expires_s += 1000;
+	invite_sign(&v, owner_key.secret, invite);
+	certificate_sign(invite, invite_key.secret, &victim, other_invite.secret, bytes);
+	assert_int_equal(verify(bytes, sizeof bytes, NOW), ERR_MISMATCH);
+	assert_int_equal(certificate_verify_id(bytes), ERR_MISMATCH);
+	/* What it has signed for another invite does not do. */
+	memcpy(bytes + sizeof bytes - 64, good + sizeof good - 64, 64);
+	assert_int_equal(verify(bytes, sizeof bytes, NOW), ERR_MISMATCH);
+	certificate_sign(invite, invite_key.secret, &victim, agent.secret, bytes);
+	assert_int_equal(verify(bytes, sizeof bytes, NOW), 0);
 }
 
 /* The id's signature covers the invite's own: it cannot be moved below a later invite. */
@@ -273,6 +292,7 @@ int main(void)
 	        cmocka_unit_test(test_expires),
 	        cmocka_unit_test(test_an_invite_that_the_owner_did_not_sign),
 	        cmocka_unit_test(test_an_id_that_the_invite_did_not_sign),
+	        cmocka_unit_test(test_an_id_that_has_not_signed),
 	        cmocka_unit_test(test_an_id_is_of_one_invite),
 	        cmocka_unit_test(test_every_byte_counts),
 	        cmocka_unit_test(test_every_length_but_one),

@@ -32,7 +32,8 @@ static void admit(struct side *s)
 {
 	uint8_t own[CERTIFICATE_BYTES];
 	struct err e = {0};
-	certificate_sign(invite, invite_secret, &s->identity.id, own);
+	certificate_sign(
+	        invite, invite_secret, &s->identity.id, identity_sign_secret(&s->identity), own);
 	struct admission *a;
 	if (admission_new(&a, &owner, own, 8, (uint64_t)time(NULL), &e))
 		fail_msg("%s", e.msg);
@@ -94,7 +95,7 @@ static void test_a_certificate_is_asked_for(void **state)
 	admit(&p.side[0]);
 	admit(&p.side[1]);
 	connect_pair(&p, 0);
-	certificate_sign(invite, invite_secret, &third.id, bytes);
+	certificate_sign(invite, invite_secret, &third.id, identity_sign_secret(&third), bytes);
 	struct gossip_send s = {.channel = CHANNEL_STREAM,
 	        .to_id = true,
 	        .id = id_at(&p, 1),
@@ -120,6 +121,7 @@ static bool second_is_alone(const struct pair *p)
 	return p->side[1].t->counters.connections == 0;
 }
 
+/* By one who has the invite: of an id whose key it does not have. */
 static void test_a_forged_certificate_ends_the_session(void **state)
 {
 	struct pair p;
@@ -131,8 +133,8 @@ static void test_a_forged_certificate_ends_the_session(void **state)
 	admit(&p.side[1]);
 	connect_pair(&p, 0);
 	struct peer_id to = id_at(&p, 1), id = {{1, 2, 3}};
-	certificate_sign(invite, invite_secret, &id, m.admission.bytes);
-	m.admission.bytes[INVITE_BYTES] ^= 1;
+	certificate_sign(invite, invite_secret, &id, identity_sign_secret(&p.side[0].identity),
+	        m.admission.bytes);
 	m.admission.length = CERTIFICATE_BYTES;
 	assert_int_equal(wire_encode(&m, bytes, sizeof bytes, &len), 0);
 	assert_true(conn__send(transport__find(p.side[0].t, &to), NULL, bytes, len));
