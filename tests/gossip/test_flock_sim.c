@@ -53,6 +53,27 @@ static void test_kept(void **state)
 		assert_false(run(fsim_kept[i]).failed);
 }
 
+/* Up to a third of the agents lie; make sim-byzantine has more of them. */
+static void test_liars(void **state)
+{
+	(void)state;
+	struct fsim_result sum = {0};
+	uint64_t failed = 0;
+	for (uint64_t seed = 1; seed <= 40; seed++) {
+		struct fsim_setup s = {.seed = seed, .only = -1, .byzantine = true, .lie = -1};
+		struct fsim_result r = fsim_seed(&s);
+		if (r.failed)
+			print_message("# %s\n#     tests/sim/sim_flock --byzantine --seed %llu\n",
+			        r.failure, (unsigned long long)seed);
+		failed += r.failed;
+		fsim_result_add(&sum, &r);
+	}
+	assert_int_equal(failed, 0);
+	assert_true(sum.exchanges > 1000);
+	for (int k = 0; k < BYZ_LIES; k++)
+		assert_true(sum.lied[k] > 0 || k == BYZ_SAMPLES);
+}
+
 static void test_seeds(void **state)
 {
 	(void)state;
@@ -92,6 +113,7 @@ int main(void)
 	        cmocka_unit_test(test_same_seed_same_run),
 	        cmocka_unit_test(test_sum_stays),
 	        cmocka_unit_test(test_kept),
+	        cmocka_unit_test(test_liars),
 	        cmocka_unit_test(test_seeds),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,9 +30,12 @@ EXTRA_DIST += tests/sim/exchange_mutants tests/sim/mutants
 check_LIBRARIES += libsimflock.a
 libsimflock_a_SOURCES = $(SIMNET_SOURCES) \
 	tests/sim/flock/bulk.c \
+	tests/sim/flock/byzantine.c \
+	tests/sim/flock/byzantine.h \
 	tests/sim/flock/check.c \
 	tests/sim/flock/flock_sim.h \
 	tests/sim/flock/liar.c \
+	tests/sim/flock/lies.c \
 	tests/sim/flock/process.c \
 	tests/sim/flock/rules.c \
 	tests/sim/flock/run.c \
@@ -43,7 +46,7 @@ FLOCK_SIM_LIBS = libsimflock.a libgossip.a libbase.a
 check_PROGRAMS += tests/sim/sim_flock
 tests_sim_sim_flock_SOURCES = tests/sim/flock/main.c
 tests_sim_sim_flock_LDADD = $(FLOCK_SIM_LIBS)
-EXTRA_DIST += tests/sim/flock_mutants
+EXTRA_DIST += tests/sim/byzantine_mutants tests/sim/flock_mutants
 
 # Detection, false deaths, traffic and healing of membership: a table and bars, in some minutes.
 sim-membership: tests/sim/sim_membership
@@ -61,4 +64,10 @@ sim-flock: tests/sim/sim_flock
 	@CC='$(CC)' SEEDS='$(SIM_FLOCK_SEEDS)' SIM='$(abs_builddir)/tests/sim/sim_flock' \
 		$(srcdir)/tests/sim/flock_mutants
 
-.PHONY: sim-flock sim-membership sim-mutants
+# Up to a third of the agents lie; then the rules against it are taken out of the core, one by one.
+SIM_BYZANTINE_SEEDS = 1000
+sim-byzantine: tests/sim/sim_flock
+	@CC='$(CC)' SEEDS='$(SIM_BYZANTINE_SEEDS)' SIM='$(abs_builddir)/tests/sim/sim_flock' \
+		$(srcdir)/tests/sim/byzantine_mutants
+
+.PHONY: sim-byzantine sim-flock sim-membership sim-mutants

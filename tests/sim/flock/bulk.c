@@ -4,7 +4,7 @@
  * A connection has two ends, one in each agent's table, found by the number of the exchange. A
  * transfer runs when both ends have started theirs; it may break at any number, and ends for both.
  */
-#include "tests/sim/flock/flock_sim.h"
+#include "tests/sim/flock/byzantine.h"
 
 #include <string.h>
 
@@ -192,6 +192,7 @@ void bulk_transfer(struct fsim *w, int i, const struct flock_action *a)
 		c->tag = g->tag;
 	}
 	liar_data(w, i, c);
+	byz_data(w, i, c);
 	run(w, i, c);
 }
 

@@ -14,6 +14,7 @@
  *     check.c    the truth about each exchange, and the invariants
  *     rules.c    the core's rules, seen from outside
  *     liar.c     agents that do not belong here
+ *     byzantine.h  agents that lie, up to a third of all, and what must hold then
  *     script.c   the script of a seed: what goes wrong, and when
  *     run.c      one seed from start to verdict */
 #ifndef DUNLIN_TESTS_SIM_FLOCK_FLOCK_SIM_H
@@ -34,6 +35,8 @@
 #define FSIM_STALE 0.1 /* of the run */
 #define FSIM_LIES 64   /* that are remembered */
 #define FSIM_STATE_LIE (1ull << 63) /* in the tag of a state */
+#define BYZ_OFFERS 256              /* that are remembered, of byzantine.h */
+#define BYZ_STATE (1ull << 62)      /* in the tag of a state: a liar has made it up */
 
 /* What the world holds for later: an event of a core, with all that it borrows. */
 struct fsim_item {
@@ -65,6 +68,7 @@ struct fsim_toy {
 	bool training, done, failed, stopped;
 	uint64_t step, samples, others, optim_steps;
 	double moved;
+	uint64_t set_step; /* at which the parameters were set */
 	uint32_t step_ms;
 	uint64_t answered_ms; /* answers come in order */
 	uint32_t turn;        /* of entries in the queue: older ones are void */
@@ -147,6 +151,10 @@ struct fsim_agent {
 	uint64_t exchange_since_ms, exchange_number;
 	bool exported, in_time; /* in_time: before merging was broken off */
 	float result[FSIM_PARAMS];
+	uint64_t dead_since_ms[FSIM_AGENTS]; /* by peer: held dead, though it is honest and runs */
+	uint32_t looks[FSIM_AGENTS], suspects[FSIM_AGENTS]; /* of these, held suspect or dead */
+	double pulled[FSIM_AGENTS]; /* how far that one has moved it in merge rounds */
+	uint64_t lied_at; /* step at which it has adopted a liar's state, + 1; 0: it has not */
 	uint64_t merging_ms, exported_ms;
 	uint64_t pulled_ms; /* the last exchange with a liar */
 	uint32_t knew;           /* peers it could merge with by then, a bit each */
@@ -193,6 +201,38 @@ enum fsim_fault_kind {
 	FSIM_FAULT_KINDS
 };
 
+/* Lies of byzantine.h. */
+enum byz_lie {
+	BYZ_SKETCH,     /* it is elsewhere */
+	BYZ_NO_SKETCH,  /* nobody knows where */
+	BYZ_SAMPLES,    /* it has trained a run's worth more */
+	BYZ_CLOCK,      /* the run is over */
+	BYZ_ACCUSE,     /* an honest agent is dead */
+	BYZ_STALL,      /* it never opens the connection */
+	BYZ_DONOR,      /* the state is none of the flock */
+	BYZ_RADIUS,     /* of a donor: nothing is far */
+	BYZ_SETTLE,     /* what it has done about an exchange */
+	BYZ_BUSY_STALE, /* you are; nobody has asked */
+	BYZ_BUSY_APART,
+	BYZ_ANSWER_STALE, /* the same, as an answer */
+	BYZ_ANSWER_APART,
+	BYZ_MODE, /* of an offer */
+	BYZ_BETA,
+	BYZ_FINAL,   /* before the run is over */
+	BYZ_NAN,     /* in parameters */
+	BYZ_FAR,     /* parameters that nobody has */
+	BYZ_PULL,    /* parameters that lead away, a little each time */
+	BYZ_FETCHES, /* states that it never takes */
+	BYZ_LIES
+};
+
+struct byz_offer { /* as the liar's core made it */
+	uint64_t exchange;
+	uint8_t lie, mode;
+	bool final;
+	float beta;
+};
+
 struct fsim_fault {
 	uint8_t kind;
 	int who;
@@ -204,9 +244,11 @@ enum fsim_still { STILL_NONE, STILL_RANDOM, STILL_LINE, STILL_ROUNDED, STILL_TWO
 
 struct fsim_setup {
 	uint64_t seed;
-	int n;      /* 0: drawn */
-	int only;   /* of all faults this one; −1: as drawn */
-	bool still; /* agents begin apart and do not move by training; nobody dies */
+	int n;          /* 0: drawn */
+	int only;       /* of all faults this one; −1: as drawn */
+	bool still;     /* agents begin apart and do not move by training; nobody dies */
+	bool byzantine; /* some lie: byzantine.h */
+	int lie;        /* of all lies this one; −1: as drawn */
 	bool verbose;
 };
 
@@ -226,10 +268,16 @@ struct fsim {
 	int liar, stranger; /* −1: none */
 	bool stranger_lies, spoiled;
 	uint64_t lie[FSIM_LIES], n_lies; /* by exchange */
-	double peer_rate, cap;           /* cap: bytes a second of upload; 0: none */
-	float optimum[FSIM_PARAMS];      /* at the beginning of the run */
-	float way[FSIM_PARAMS];          /* how far the optimum moves until its end */
-	float elsewhere[FSIM_PARAMS];    /* how far it is from there for the other side */
+	uint32_t lies[FSIM_AGENTS];      /* by agent, a bit each; 0: it is honest */
+	uint64_t lied[BYZ_LIES], lies_adopted;
+	struct byz_offer offer[BYZ_OFFERS];
+	uint64_t n_offers;
+	double worst_off;             /* of an honest result, of the way */
+	double peer_rate, cap;        /* cap: bytes a second of upload; 0: none */
+	double rate_cap;              /* samples a second that one peer may claim; 0: as usual */
+	float optimum[FSIM_PARAMS];   /* at the beginning of the run */
+	float way[FSIM_PARAMS];       /* how far the optimum moves until its end */
+	float elsewhere[FSIM_PARAMS]; /* how far it is from there for the other side */
 	float initial[FSIM_PARAMS];
 	struct fsim_agent agent[FSIM_AGENTS];
 	struct flock_actions actions;
@@ -284,12 +332,16 @@ struct fsim_result {
 	uint64_t adoptions, met;           /* met: of these, by flocks that were apart */
 	uint64_t crashes, crashes_between; /* between: two actions of one step */
 	uint64_t no_results;               /* agents that left as stale */
+	uint64_t lied[BYZ_LIES], lies_adopted;
+	double worst_off;
 };
 struct fsim_result fsim_seed(const struct fsim_setup *s);
 /* Seeds that fail where a fault of the core is put back; the last has seed 0. */
 extern const struct fsim_setup fsim_kept[];
 void fsim_result_add(struct fsim_result *sum, const struct fsim_result *r);
 void fsim_fail(struct fsim *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Also where some lie: fsim_fail says nothing there. */
+void fsim_fail_always(struct fsim *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void fsim_trace(struct fsim *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 enum fsim_still fsim_still_kind(const struct fsim *w);
 const char *fsim_fault_name(int kind);  /* FSIM_FAULT_KINDS: "none" */
@@ -309,6 +361,8 @@ struct simnet_way *world_way(struct fsim *w, int from, int to);
 void world_gossip(struct fsim *w, int from, const struct gossip_send *s);
 void world_post(
         struct fsim *w, int from, const struct peer_id *to, const struct exchange_message *m);
+/* A message that no core has sent. */
+void world_inject(struct fsim *w, int from, int to, const struct exchange_message *m);
 void world_dial(struct fsim *w, uint32_t way, uint32_t epoch);
 void world_break(struct fsim *w, uint32_t way, uint32_t epoch);
 void world_dead(struct fsim *w, int i);

@@ -2,8 +2,9 @@
 /* sim_flock: whole agents by the hundred. A seed that fails prints the command that replays it with
  * its trace. --processes shares the seeds out, --stop ends at the first failure, --reach prints
  * what the seeds reached (phase × event × fault), --still runs them without training: the sum over
- * all agents must stay, --kept runs only those that were kept for a fault that they found. */
-#include "tests/sim/flock/flock_sim.h"
+ * all agents must stay, --kept runs only those that were kept for a fault that they found,
+ * --byzantine lets some lie. */
+#include "tests/sim/flock/byzantine.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -33,7 +34,8 @@ struct options {
 static int usage(void)
 {
 	fprintf(stderr, "usage: sim_flock [--seeds N] [--first S] [--seed S] [--only FAULT]\n"
-	                "    [--agents N] [--still] [--stop] [--reach] [--kept] [--processes N]\n");
+	                "    [--agents N] [--still] [--byzantine] [--lie LIE] [--stop] [--reach]\n"
+	                "    [--kept] [--processes N]\n");
 	return 2;
 }
 
@@ -44,6 +46,9 @@ static void print_failure(const struct options *o, const struct fsim_result *r)
 		printf(" --agents %d", o->setup.n);
 	if (o->setup.only >= 0)
 		printf(" --only %s", fsim_fault_name(o->setup.only));
+	printf("%s", o->setup.byzantine ? " --byzantine" : "");
+	if (o->setup.lie >= 0)
+		printf(" --lie %s", byz_lie_name(o->setup.lie));
 	printf("%s\n", o->setup.still ? " --still" : "");
 	fflush(stdout);
 }
@@ -131,6 +136,29 @@ static void print_reach(const struct fsim_reach *r)
 		}
 }
 
+static void print_lies(const struct fsim_result *r)
+{
+	printf("lie             times told\n");
+	for (int k = 0; k < BYZ_LIES; k++)
+		if (r->lied[k] > 0)
+			printf("%-14s %11llu\n", byz_lie_name(k), (unsigned long long)r->lied[k]);
+	printf("never told:");
+	for (int k = 0; k < BYZ_LIES; k++)
+		if (r->lied[k] == 0)
+			printf(" %s", byz_lie_name(k));
+	printf("\n%llu states of liars adopted; honest results are at most %.2f of the run's way "
+	       "off\n",
+	        (unsigned long long)r->lies_adopted, r->worst_off);
+}
+
+static int find_lie(const char *name)
+{
+	for (int k = 0; k < BYZ_LIES; k++)
+		if (!strcmp(byz_lie_name(k), name))
+			return k;
+	return -1;
+}
+
 static int find_fault(const char *name)
 {
 	for (int k = 0; k < FSIM_FAULT_KINDS; k++)
@@ -146,7 +174,8 @@ static bool parse(int argc, char **argv, struct options *o)
 	        {"only", required_argument, NULL, 'o'}, {"agents", required_argument, NULL, 'a'},
 	        {"processes", required_argument, NULL, 'p'}, {"still", no_argument, NULL, 'l'},
 	        {"stop", no_argument, NULL, 'x'}, {"reach", no_argument, NULL, 'r'},
-	        {"kept", no_argument, NULL, 'k'}, {0}};
+	        {"kept", no_argument, NULL, 'k'}, {"byzantine", no_argument, NULL, 'b'},
+	        {"lie", required_argument, NULL, 'i'}, {0}};
 	for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;)
 		switch (c) {
 		case 'n':
@@ -177,6 +206,15 @@ static bool parse(int argc, char **argv, struct options *o)
 		case 'l':
 			o->setup.still = true;
 			break;
+		case 'b':
+			o->setup.byzantine = true;
+			break;
+		case 'i':
+			o->setup.byzantine = true;
+			o->setup.lie = find_lie(optarg);
+			if (o->setup.lie < 0)
+				return false;
+			break;
 		case 'x':
 			o->stop = true;
 			break;
@@ -196,7 +234,8 @@ static bool parse(int argc, char **argv, struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options o = {.setup.only = -1, .first = 1, .seeds = 100, .processes = 1};
+	struct options o = {
+	        .setup = {.only = -1, .lie = -1}, .first = 1, .seeds = 100, .processes = 1};
 	static struct share sum;
 	struct timespec from, to;
 	if (!parse(argc, argv, &o))
@@ -222,6 +261,8 @@ int main(int argc, char **argv)
 	        (unsigned long long)r->one_sided, (unsigned long long)r->adoptions,
 	        (unsigned long long)r->met, (unsigned long long)r->crashes,
 	        (unsigned long long)r->crashes_between, (unsigned long long)r->no_results);
+	if (o.setup.byzantine)
+		print_lies(r);
 	if (o.reach)
 		print_reach(&sum.reach);
 	if (!lived)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* An agent: what a core's actions set off, as drivers would do it; life, death and disk. */
-#include "tests/sim/flock/flock_sim.h"
+#include "tests/sim/flock/byzantine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +21,7 @@ static struct flock_config config_of(struct fsim *w, int i)
 	        .evaluates = w->setup.seed % 2,
 	        .resumed = c->there,
 	        .peer_rate = w->peer_rate,
+	        .rate_cap = w->rate_cap,
 	        .format = rounds,
 	        .n_formats = 2,
 	        .exchange_bytes = {4 * (uint64_t)w->params, 2 * (uint64_t)w->params},
@@ -158,6 +159,8 @@ static void act(struct fsim *w, int i, const struct flock_action *a)
 {
 	struct fsim_agent *g = &w->agent[i];
 	check_action(w, i, a);
+	if (byz_withholds(w, i, a))
+		return;
 	switch (a->kind) {
 	case FLOCK_DO_OPEN:
 		bulk_open(w, i, a);
@@ -220,6 +223,7 @@ static void say(struct fsim *w, int i, const struct flock_say *s)
 	        "donation broken", "refused", "failed", "unwritten", "unlike", "capped",
 	        "all unlike"};
 	check_said(w, i, s);
+	byz_said(w, i, s);
 	if (s->code == SAY_EXCHANGE) {
 		check_result(w, i, s->result);
 		fsim_trace(w, "agent %d: exchange with %d: %s %s, distance %.3g, factor %.3g", i,
@@ -294,6 +298,10 @@ void process_step(struct fsim *w, int i, struct flock_event *e)
 	/* The state directory is kept up to date by now and then; here at once. */
 	g->disk.progress = flock_samples(g->core);
 	carry_out(w, i);
+	if (w->setup.byzantine) {
+		byz_step(w, i);
+		byz_acts(w, i);
+	}
 	if (g->alive && g->wake_ms != UINT64_MAX)
 		world_push(w, g->wake_ms > e->now_ms ? g->wake_ms - e->now_ms : 0, FSIM_TIMER,
 		        (uint32_t)i, ++g->timer);

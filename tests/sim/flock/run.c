@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One seed, from start to verdict. */
-#include "tests/sim/flock/flock_sim.h"
+#include "tests/sim/flock/byzantine.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,16 +10,30 @@
 #define QUIET_MS 120000 /* after the last fault; and what the run would take the slowest alone */
 #define SLOWEST_MS 600  /* a step */
 
-void fsim_fail(struct fsim *w, const char *fmt, ...)
+static void fails(struct fsim *w, const char *fmt, va_list ap)
 {
-	va_list ap;
 	if (w->failure[0])
 		return;
 	int n = snprintf(w->failure, sizeof w->failure, "at %.3f s: ", (double)w->now_ms / 1000);
-	va_start(ap, fmt);
 	vsnprintf(w->failure + n, sizeof w->failure - (size_t)n, fmt, ap);
-	va_end(ap);
 	fsim_trace(w, "FAILED %s", w->failure);
+}
+
+void fsim_fail(struct fsim *w, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	if (!w->setup.byzantine)
+		fails(w, fmt, ap);
+	va_end(ap);
+}
+
+void fsim_fail_always(struct fsim *w, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	fails(w, fmt, ap);
+	va_end(ap);
 }
 
 void fsim_trace(struct fsim *w, const char *fmt, ...)
@@ -50,7 +64,9 @@ static void open_agents(struct fsim *w)
 		a->addr.port = (uint16_t)(1000 + i);
 		a->dialable = i == 0 || !world_chance(w, 0.15);
 		a->toy.step_ms = (uint32_t)world_between(w, 40, 160);
-		world_push(w, i == 0 ? 0 : world_between(w, 0, 2000), FSIM_STARTS, (uint32_t)i, 0);
+		if (!w->setup.byzantine)
+			world_push(w, i == 0 ? 0 : world_between(w, 0, 2000), FSIM_STARTS,
+			        (uint32_t)i, 0);
 	}
 }
 
@@ -70,6 +86,8 @@ static void open_world(struct fsim *w, const struct fsim_setup *s)
 		w->n = (int)world_between(w, 2, 3);
 	if (fsim_still_kind(w) == STILL_TWO) /* those who met meet others before they meet again */
 		w->n = (int)world_between(w, 12, FSIM_AGENTS);
+	if (s->byzantine)
+		w->n = (int)world_between(w, 4, world_chance(w, 0.1) ? FSIM_AGENTS : 10);
 	if (s->n > 0)
 		w->n = s->n;
 	w->params = (int)world_between(w, 8, FSIM_PARAMS);
@@ -101,9 +119,12 @@ static void open_world(struct fsim *w, const struct fsim_setup *s)
 	open_agents(w);
 	for (int i = 0; i < w->n && slow; i++)
 		w->agent[i].toy.step_ms *= 3;
-	script_draw(w);
+	if (s->byzantine)
+		byz_draw(w);
+	else
+		script_draw(w);
 	/* Offers cross, and are overtaken by the news of membership. */
-	if (w->n_faults > 0 && rng_f64(&w->more) < (w->n < 4 ? 0.3 : 0.05))
+	if (!s->byzantine && w->n_faults > 0 && rng_f64(&w->more) < (w->n < 4 ? 0.3 : 0.05))
 		w->far_ms = 200 + rng_below(&w->more, 1000);
 }
 
@@ -197,7 +218,9 @@ struct fsim_result fsim_seed(const struct fsim_setup *s)
 		if (w->now_ms > w->faults_end_ms && !anybody(w))
 			break;
 	}
-	if (!w->failure[0] && !w->spoiled)
+	if (!w->failure[0] && w->setup.byzantine)
+		byz_end(w);
+	else if (!w->failure[0] && !w->spoiled)
 		check_end(w);
 	r.failed = w->failure[0] != '\0';
 	snprintf(r.failure, sizeof r.failure, "seed %llu, %d agents: %s",
@@ -215,6 +238,9 @@ struct fsim_result fsim_seed(const struct fsim_setup *s)
 	r.crashes = w->crashes;
 	r.crashes_between = w->crashes_between;
 	r.no_results = w->no_results;
+	memcpy(r.lied, w->lied, sizeof r.lied);
+	r.lies_adopted = w->lies_adopted;
+	r.worst_off = w->worst_off;
 	close_world(w);
 	return r;
 }
@@ -245,4 +271,9 @@ void fsim_result_add(struct fsim_result *sum, const struct fsim_result *r)
 	sum->crashes += r->crashes;
 	sum->crashes_between += r->crashes_between;
 	sum->no_results += r->no_results;
+	for (int k = 0; k < BYZ_LIES; k++)
+		sum->lied[k] += r->lied[k];
+	sum->lies_adopted += r->lies_adopted;
+	if (r->worst_off > sum->worst_off)
+		sum->worst_off = r->worst_off;
 }

@@ -3,7 +3,7 @@
  * run's clock, so that a state tells how old it is, and flocks that trained apart are apart. As the
  * product's, it does what it is asked for between two steps, in order, answers later, and stops by
  * itself at the end of the run. */
-#include "tests/sim/flock/flock_sim.h"
+#include "tests/sim/flock/byzantine.h"
 
 #include <math.h>
 #include <string.h>
@@ -45,7 +45,7 @@ void toy_open(struct fsim *w, int i, const struct fsim_checkpoint *from)
 		return;
 	memcpy(t->x, from->state, (size_t)w->params * sizeof(float));
 	memcpy(t->m, from->state + w->params, (size_t)w->params * sizeof(float));
-	t->step = from->step;
+	t->step = t->set_step = from->step;
 	t->samples = from->samples;
 	t->others = from->others;
 	t->optim_steps = from->optim_steps;
@@ -128,6 +128,7 @@ static void apply(struct fsim *w, int i, const struct flock_action *a)
 {
 	struct fsim_agent *g = &w->agent[i];
 	check_applied(w, i, a);
+	byz_applied(w, i, a);
 	for (int p = 0, group = 0; p < w->params; p++) {
 		group += (size_t)p >= w->group_end[group];
 		g->toy.x[p] += a->apply.k[group] * g->staging[p];
@@ -164,6 +165,8 @@ static void restore(struct fsim *w, int i)
 	memcpy(t->x, t->before, (size_t)w->params * sizeof(float));
 	memcpy(t->m, t->before + w->params, (size_t)w->params * sizeof(float));
 	t->moved = 0;
+	t->set_step = t->step;
+	w->agent[i].lied_at = 0;
 }
 
 static void adopt(struct fsim *w, int i, const struct flock_action *a)
@@ -172,12 +175,14 @@ static void adopt(struct fsim *w, int i, const struct flock_action *a)
 	check_adopts(w, i);
 	memcpy(g->toy.before, g->toy.x, (size_t)w->params * sizeof(float));
 	memcpy(g->toy.before + w->params, g->toy.m, (size_t)w->params * sizeof(float));
+	byz_adopts(w, i);
 	for (int p = 0; p < w->params; p++)
 		w->sum[p] += (double)g->fetched[p] - (double)g->toy.x[p];
 	memcpy(g->toy.x, g->fetched, (size_t)w->params * sizeof(float));
 	memcpy(g->toy.m, g->fetched + w->params, (size_t)w->params * sizeof(float));
 	g->toy.optim_steps = a->adopt.optim_steps;
 	g->toy.moved = 0;
+	g->toy.set_step = g->toy.step;
 	g->adoptions++;
 	w->adoptions++;
 	check_owner(w, i, SLOT_FETCHED, OWNER_LEARNER, OWNER_NONE);
@@ -243,8 +248,10 @@ static void serve(struct fsim *w, int i, const struct flock_action *a)
 		break;
 	case FLOCK_DO_EXPORT:
 		x->e.code = g->disk.full && world_chance(w, 0.7) ? ERR_IO : 0;
-		if (x->e.code == 0)
+		if (x->e.code == 0) {
 			check_exported(w, i);
+			byz_exported(w, i);
+		}
 		break;
 	default:
 		t->stopped = true;
@@ -287,6 +294,7 @@ static void train(struct fsim *w, int i)
 	t->samples += FSIM_BATCH;
 	w->trained += FSIM_BATCH;
 	t->moved += sqrt(step2);
+	byz_trained(w, i);
 	uint32_t item = world_item(w, i, FLOCK_EVENT_STEPS);
 	struct fsim_item *x = world_get(w, item);
 	x->step = (struct flock_trained){.step = t->step,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The network. A datagram comes late, or not at all. A stream is dialled when something is
  * to be sent, delivers in order, and is given up some seconds after nothing gets through. */
-#include "tests/sim/flock/flock_sim.h"
+#include "tests/sim/flock/byzantine.h"
 
 #include <string.h>
 
@@ -216,6 +216,7 @@ void world_gossip(struct fsim *w, int from, const struct gossip_send *s)
 	struct gossip_event *g = &x->e.membership;
 	copy_gossip(&x->gossip, &s->message);
 	liar_record(w, &x->gossip);
+	byz_gossip(w, from, &x->gossip);
 	g->kind = EVENT_RECEIVED;
 	g->received.from = w->agent[from].id;
 	g->received.address = w->agent[from].addr;
@@ -236,6 +237,7 @@ void world_post(
 		rules_sent(w, from, k, m);
 	if (liar_swallows(w, from, m))
 		return;
+	byz_sent(w, from, m);
 	/* What comes after a message that could not be queued is not sent either, until the core
 	 * has heard of it: a peer would take what is left for malice. */
 	if (k >= 0 && w->agent[from].unsent[k] == 0 && !world_chance(w, w->full_chance)) {
@@ -243,6 +245,8 @@ void world_post(
 		struct fsim_item *x = world_get(w, item);
 		x->exchange = *m;
 		liar_message(w, from, &x->exchange);
+		byz_message(w, from, &x->exchange);
+		byz_heard(w, k, &x->exchange);
 		x->e.peer = w->agent[from].id;
 		x->e.message = &x->exchange;
 		sent = post(w, item);
@@ -256,4 +260,14 @@ void world_post(
 	if (k >= 0)
 		w->agent[from].unsent[k]++;
 	world_later(w, item, 0);
+}
+
+void world_inject(struct fsim *w, int from, int to, const struct exchange_message *m)
+{
+	uint32_t item = item_from(w, from, to, FLOCK_EVENT_MESSAGE);
+	struct fsim_item *x = world_get(w, item);
+	x->exchange = *m;
+	x->e.peer = w->agent[from].id;
+	x->e.message = &x->exchange;
+	post(w, item);
 }
