@@ -107,7 +107,7 @@ struct fsim_rules {
 	uint64_t tokens_ms[FSIM_AGENTS];
 	uint8_t phase;
 	uint8_t state; /* of its exchange, before this event */
-	bool alone, stale, was_stale, joined, gave_up;
+	bool alone, stale, was_stale, joining, was_joining, joined, gave_up;
 	struct {
 		uint64_t exchange; /* 0: free */
 		uint64_t since_ms;

@@ -47,10 +47,34 @@ int liar_gave(const struct fsim *w, int i)
 	return n;
 }
 
+/* Terms that are not the run's. Whether the run is over only who hears it knows: see rules.c. */
+static void foreign_terms(struct fsim *w, struct exchange_message *m)
+{
+	uint64_t what = rng_below(&w->more, 4);
+	if (what == 3) {
+		m->terms.final = true;
+		m->terms.format = 0;
+		return;
+	}
+	if (what == 0)
+		m->terms.mode = EXCHANGE_PULL;
+	else if (what == 1)
+		m->terms.beta = 0.9f;
+	else
+		m->terms.sketch_length = 0;
+	remember(w, m->exchange);
+}
+
 void liar_message(struct fsim *w, int from, struct exchange_message *m)
 {
 	if (from != w->liar)
 		return;
+	if (m->kind == EXCHANGE_OFFER && rng_f64(&w->more) < 0.2)
+		foreign_terms(w, m);
+	if (m->kind == EXCHANGE_ACCEPT && rng_f64(&w->more) < 0.1) {
+		m->terms.sketch_length = 0;
+		remember(w, m->exchange);
+	}
 	if ((m->kind == EXCHANGE_OFFER || m->kind == EXCHANGE_ACCEPT) && world_chance(w, 0.3))
 		m->terms.clock += w->total;
 	if (m->kind == EXCHANGE_ACCEPT && world_chance(w, 0.2)) {

@@ -299,6 +299,8 @@ void rules_step(struct fsim *w, int i, const struct flock_event *e, const struct
 	if (merged && v->radius > 0 && r->radius > 0 && v->radius < r->radius)
 		fsim_fail(w, "agent %d: a merge round makes the radius smaller", i);
 	r->radius = v->radius;
+	r->was_joining = r->joining;
+	r->joining = v->joining;
 	check_stale(w, i, v);
 	check_join(w, i, v);
 	check_conns(w, i);
@@ -356,6 +358,29 @@ static void check_cap(struct fsim *w, int i)
 		fsim_fail(w, "agent %d begins what its upload cap has no room for", i);
 }
 
+/* Who offers chooses the time and the format only. */
+static void check_terms(struct fsim *w, int i, int to, const struct exchange_message *m)
+{
+	const struct fsim_rules *r = rules_of(w, i);
+	bool over = r->phase >= FLOCK_MERGING || w->agent[i].clock >= w->total;
+	if (to == w->liar && liar_said(w, m->exchange))
+		fsim_fail(w, "agent %d accepts terms that are not the run's", i);
+	if (m->terms.final && !over)
+		fsim_fail(w, "agent %d accepts a merge round before the run is over", i);
+	if (r->failed_ms[to] != 0 && w->now_ms < r->failed_ms[to] + BACKOFF_MS && !crossed(w))
+		fsim_fail(w, "agent %d lets %d begin, which has just stalled", i, to);
+}
+
+/* The last place is for those with whom it has exchanged. */
+static void check_place(struct fsim *w, int i, int to)
+{
+	struct flock_view v;
+	flock_view(w->agent[i].core, &v);
+	const struct partner *p = partners_find(v.partners, &w->agent[to].id);
+	if (w->agent[i].readers >= FLOCK_DONATIONS - 1 && !(p && p->exchanged > 0))
+		fsim_fail(w, "agent %d gives its last place to %d, a stranger", i, to);
+}
+
 void rules_sent(struct fsim *w, int i, int to, const struct exchange_message *m)
 {
 	struct fsim_rules *r = rules_of(w, i);
@@ -370,6 +395,13 @@ void rules_sent(struct fsim *w, int i, int to, const struct exchange_message *m)
 		fsim_fail(w, "agent %d has another manifest than %d, and takes its offer", i, to);
 	if (m->kind == EXCHANGE_ACCEPT)
 		check_rate(w, i, to);
+	if (m->kind == EXCHANGE_ACCEPT)
+		check_terms(w, i, to, m);
+	if (m->kind == EXCHANGE_GIFT)
+		check_place(w, i, to);
+	if ((m->kind == EXCHANGE_OFFER || m->kind == EXCHANGE_ACCEPT) && r->was_joining &&
+	        r->joining)
+		fsim_fail(w, "agent %d takes another's state, and exchanges meanwhile", i);
 	if (m->kind == EXCHANGE_ACCEPT || m->kind == EXCHANGE_OFFER)
 		check_cap(w, i);
 	if (m->kind == EXCHANGE_OFFER)
