@@ -99,10 +99,11 @@ static inline void bed_record(struct bed *b, int i, uint64_t samples, float loss
 	struct member_record *r = &m.update[0].record;
 	m.update[0].kind = UPDATE_RECORD;
 	m.update[0].raw.length = 1;
+	version++;
 	*r = (struct member_record){.id = bed_id(i),
 	        .generation = 1,
 	        .nonce = (uint64_t)i + 1,
-	        .incarnation = ++version,
+	        .incarnation = version,
 	        .version = version,
 	        .dialable = true,
 	        .addrs = {1, {{.family = 4, .ip = {127, 0, 0, 1}, .port = (uint16_t)(1000 + i)}}},
