@@ -155,7 +155,7 @@ void byz_sent(struct fsim *w, int from, const struct exchange_message *m)
 		return;
 	flock_view(w->agent[from].core, &v);
 	if (lie != BYZ_FINAL || (v.phase < FLOCK_MERGING && v.clock < w->total))
-		fail(w, "agent %d accepts an offer that lies: %s", from, byz_lie_name(lie));
+		fail(w, "agent %d accepts an offer that lies: %s", from, byz_lie_name((int)lie));
 }
 
 /* All samples that are trained, and what liars' words may add: a share of the run beyond the
