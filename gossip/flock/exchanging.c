@@ -18,7 +18,8 @@
 #include <math.h>
 #include <string.h>
 
-#define FAR 1.0 /* of our length: who trains on other data is nearer than that */
+#define FAR 1.0       /* of our length: who trains on other data is nearer than that */
+#define IN_TOUCH 0.5f /* the factor from which on an exchange makes up for what was missed */
 
 bool flock__idle(const struct flock *f)
 {
@@ -36,6 +37,9 @@ void flock__snapshot(struct flock *f, enum flock__snapshot use, uint8_t format)
 	f->x.tells_sketch = flock__sketch_due(f);
 	if (use == SNAPSHOT_EXCHANGE)
 		flock__clock_snapshot(f);
+	/* One exchange makes up for little of what a stale agent has missed. */
+	if (use == SNAPSHOT_EXCHANGE && flock__stale(f))
+		f->clock.others_snapshot = f->clock.others_then;
 	a->snapshot.format = format;
 	a->snapshot.sketch = f->x.tells_sketch;
 }
@@ -216,7 +220,7 @@ static void on_result(struct flock *f, const struct exchange_result *r)
 	*(r->ours ? &f->counts.begun : &f->counts.taken) += 1;
 	f->counts.clipped += r->factor < 1;
 	f->exchanged_ms = f->finish.idle_since_ms = f->now_ms;
-	if (!r->late)
+	if (!r->late && r->factor >= IN_TOUCH)
 		flock__clock_exchanged(f);
 	flock__merge_result(f, r);
 }
