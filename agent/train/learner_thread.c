@@ -171,6 +171,8 @@ static void restore(struct learner_thread *l, struct learner_job *j)
 static void try(struct learner_thread *l, struct learner_job *j)
 {
 	j->err.code = trainer_try(l->trainer, j->from, &j->trial->t, &j->err);
+	if (j->err.code == ERR_DEVICE)
+		learner__fail(l, &j->err);
 }
 
 static void adopt(struct learner_thread *l, struct learner_job *j)

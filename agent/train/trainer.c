@@ -559,6 +559,8 @@ static double loss_on(
 {
 	struct eval_result r;
 
+	if (*rc == ERR_DEVICE)
+		return NAN; /* nothing is left to put parameters on */
 	graph_set_params(t->net, params);
 	if (*rc == 0)
 		*rc = eval_run(t->net, l, &r, e);

@@ -120,14 +120,14 @@ to_the_end() {
 	done
 }
 
-# A device that is gone for good, some thousand calls after the start. Nobody has written a
-# checkpoint until then.
+# A device that is gone for good, some thousand calls after the start, of which many try the state
+# that it takes. Nobody has written a checkpoint until then.
 device_fails() {
 	local before=("${gpu[@]}")
 	settings f 1e6
 	enter f fc
 	check "an agent on the CPU" ready fc || return
-	gpu+=(GPU_FAIL=3000+)
+	gpu+=(GPU_FAIL=12000+)
 	enter_gpu f fg --seed "$(seed_of fc)"
 	gpu=("${before[@]}")
 	check "one whose device will fail" ready fg || return
