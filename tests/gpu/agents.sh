@@ -97,8 +97,9 @@ bad_peers() {
 	check "two bad agents" ready bs bn || return
 	enter_gpu b bg --seed "$(seed_of bs)" --seed "$(seed_of bn)"
 	check "one on the GPU" ready bg || return
+	# Three times in a row would be quarantine; a slow agent may be too near by then.
 	check "it finds out who stands still" await_log \
-		"$(of quarantine bs): sent something else than was agreed" bg
+		"$(of exchange bs): broken, [a-z]+: invalid value" bg
 	check "and who sends no numbers" await_log \
 		"$(of quarantine bn): sent numbers that are not finite" bg
 	check "all leave" all_leave
