@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* What a format of data is to the rest: one file with a struct data_format, and a row of
+ * DATA_FORMATS. Internal to the readers. */
+#ifndef DUNLIN_MODEL_DATA_FORMAT_H
+#define DUNLIN_MODEL_DATA_FORMAT_H
+
+#include "model/data/data.h"
+
+/* In the order in which "auto" tries them; data_format_NAME is the row's struct. */
+#define DATA_FORMATS(X) X(idx) X(cifar) X(npy)
+
+struct data_format {
+	/* Whether path has files of this format, by their names alone. */
+	bool (*detect)(const char *path);
+	/* One part, checked whole; d is all zero before. classes was checked to be in range. On an
+	 * error d may be filled in part: the caller closes it. ERR_NOTFOUND: no file of that part
+	 * is there. */
+	int (*read)(struct dataset *d, const char *path, enum data_part part, int64_t classes,
+	        struct err *e);
+};
+
+#define X(name) extern const struct data_format data_format_##name;
+DATA_FORMATS(X)
+#undef X
+
+/* 0 to LIMIT_CLASSES. */
+int dataset__check_classes(int64_t classes, struct err *e) MUST_CHECK;
+
+/* Every label against the classes, and sets them; classes 0: the largest label + 1. Labels are not
+ * negative. */
+int dataset__check_labels(struct dataset *d, int64_t classes, struct err *e) MUST_CHECK;
+
+/* out = folder/name; false if that is no file, or too long a path. */
+bool data__find(char out[LIMIT_PATH], const char *folder, const char *name);
+
+#endif
