@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT */
+/* The trainer with a batch that grows: what it measures beside the exact values of a small network,
+ * that measuring changes no bit of the training, and that a run which was interrupted is the same
+ * to the bit. The rule itself is tests/gossip/test_batch.c's. */
+#include "tests/support.h"
+
+#include "agent/config/config.h"
+#include "agent/train/trainer.h"
+
+#include <math.h>
+
+#define SAMPLES 120
+#define SIDE 4
+#define CLASSES 3
+#define PARAMS (SIDE * SIDE * CLASSES + CLASSES)
+
+static void write_data(const char *images, const char *labels)
+{
+	static uint8_t pixels[16 + SAMPLES * SIDE * SIDE] = {
+	        0, 0, 8, 3, 0, 0, 0, SAMPLES, 0, 0, 0, SIDE, 0, 0, 0, SIDE};
+	static uint8_t classes[8 + SAMPLES] = {0, 0, 8, 1, 0, 0, 0, SAMPLES};
+	struct rng r;
+
+	rng_seed(&r, 1, 1);
+	for (int i = 0; i < SAMPLES; i++) {
+		classes[8 + i] = (uint8_t)(i % CLASSES);
+		for (int k = 0; k < SIDE * SIDE; k++)
+			pixels[16 + i * SIDE * SIDE + k] =
+			        (uint8_t)(60 * (i % CLASSES) + (int)rng_below(&r, 100));
+	}
+	write_file(images, pixels, sizeof pixels);
+	write_file(labels, classes, sizeof classes);
+}
+
+static void one_layer(struct config *c, const char *folder)
+{
+	static const char model[] = "{\"model\": {\"layers\": [{\"type\": \"flatten\"}, "
+	                            "{\"type\": \"dense\", \"units\": 3}]}}";
+	struct config_problems p;
+
+	config_defaults(c);
+	config_problems_init(&p, NULL);
+	assert_int_equal(config_read(c, model, strlen(model), &p), 0);
+	snprintf(c->data.train_images, sizeof c->data.train_images, "%s/images", folder);
+	snprintf(c->data.train_labels, sizeof c->data.train_labels, "%s/labels", folder);
+	c->data.test_images[0] = c->data.test_labels[0] = '\0';
+	snprintf(c->run.device, sizeof c->run.device, "cpu");
+	c->run.threads = 1;
+	c->run.deterministic = true;
+	c->data.ahead = 0;
+	c->train.batch = 8;
+	c->train.epochs = 200;
+	c->train.batch_adapt = BATCH_ADAPT_NORM;
+	write_data(c->data.train_images, c->data.train_labels);
+}
+
+static struct trainer *make(const struct config *c)
+{
+	struct trainer *t;
+	struct err e;
+
+	assert_int_equal(trainer_new(&t, c, NULL, &e), 0);
+	return t;
+}
+
+static struct step_result step(struct trainer *t)
+{
+	struct step_result r;
+	struct err e;
+
+	assert_int_equal(trainer_step(t, &r, &e), 0);
+	return r;
+}
+
+/* The mean of n gradients and of the squares of their distances from it: one sample at a time. */
+static void exact(const struct config *like, double *noise, double *signal)
+{
+	static double of[SAMPLES][PARAMS];
+	struct config c = *like;
+	double mean[PARAMS] = {0}, squares = 0;
+	float g[PARAMS];
+
+	c.train.batch = c.train.accumulate = 1;
+	c.train.batch_adapt = BATCH_ADAPT_OFF;
+	struct trainer *t = make(&c);
+
+	assert_int_equal(t->arch.n_total, PARAMS);
+	for (int i = 0; i < SAMPLES; i++) {
+		step(t);
+		t->dev->backend->download(t->dev, g, t->net->grads, sizeof g);
+		for (int k = 0; k < PARAMS; k++) {
+			of[i][k] = (double)g[k];
+			mean[k] += (double)g[k] / SAMPLES;
+		}
+	}
+	*signal = 0;
+	for (int k = 0; k < PARAMS; k++) {
+		*signal += mean[k] * mean[k];
+		for (int i = 0; i < SAMPLES; i++)
+			squares += (of[i][k] - mean[k]) * (of[i][k] - mean[k]);
+	}
+	/* An epoch has each sample once: of a set of N the noise is that of N − 1, and what is
+	 * left of it in all of them together is part of the signal. */
+	*noise = squares / (SAMPLES - 1);
+	*signal -= *noise / SAMPLES;
+	trainer_free(t);
+}
+
+/* With a learning rate of 0, the mean of many tests. */
+static void estimate(const struct config *c, int tests, double *noise, double *signal)
+{
+	struct trainer *t = make(c);
+	double was_noise = 0, was_signal = 0;
+
+	*noise = *signal = 0;
+	for (int k = 0; k < 8 * tests; k++) {
+		const uint64_t before = t->batch.tests;
+
+		assert_int_equal(step(t).count, c->train.batch * c->train.accumulate);
+		assert_int_equal(t->batch.tests, before + (t->step % 8 == 0));
+		if (t->batch.tests == before)
+			continue;
+		*noise += (t->batch.noise - 0.97 * was_noise) / 0.03 / tests;
+		*signal += (t->batch.signal - 0.97 * was_signal) / 0.03 / tests;
+		was_noise = t->batch.noise;
+		was_signal = t->batch.signal;
+	}
+	trainer_free(t);
+}
+
+static void test_estimate(void **state)
+{
+	static const struct {
+		int64_t batch, times;
+	} as[] = {{8, 3}, {24, 1}};
+	double noise, signal, s, g;
+	struct config c;
+
+	one_layer(&c, *state);
+	c.train.optim.lr = 0;
+	c.train.epochs = 2000;
+	exact(&c, &noise, &signal);
+	for (size_t i = 0; i < sizeof as / sizeof as[0]; i++) {
+		c.train.batch = as[i].batch;
+		c.train.accumulate = as[i].times;
+		c.train.batch_max = as[i].batch * as[i].times; /* it stays as it is */
+		estimate(&c, 900, &s, &g);
+		if (fabs(s / noise - 1) > 0.1 || fabs(g / signal - 1) > 0.1)
+			fail_msg("%d × %d: S %g, exactly %g; G %g, exactly %g", (int)as[i].batch,
+			        (int)as[i].times, s, noise, g, signal);
+	}
+	config_close(&c);
+}
+
+/* Until the first decision the same bits, whether it is looked or not. */
+static void test_looking_changes_nothing(void **state)
+{
+	struct config on, off;
+	float p[PARAMS], q[PARAMS];
+
+	one_layer(&on, *state);
+	one_layer(&off, *state);
+	off.train.batch_adapt = BATCH_ADAPT_OFF;
+	for (int times = 1; times <= 2; times++) {
+		on.train.accumulate = off.train.accumulate = times;
+		struct trainer *a = make(&on), *b = make(&off);
+
+		for (int i = 0; i < 63; i++) {
+			const struct step_result x = step(a), y = step(b);
+
+			assert_true(x.loss == y.loss && x.grad_norm == y.grad_norm);
+		}
+		assert_int_equal(a->batch.tests, 7);
+		assert_int_equal(b->batch.tests, 0);
+		graph_get_params(a->net, p);
+		graph_get_params(b->net, q);
+		assert_memory_equal(p, q, sizeof p);
+		trainer_free(a);
+		trainer_free(b);
+	}
+	config_close(&on);
+	config_close(&off);
+}
+
+static void test_grows_and_ends(void **state)
+{
+	static const double lr[] = {
+	        [BATCH_LR_KEEP] = 1, [BATCH_LR_SQRT] = 2, [BATCH_LR_LINEAR] = 4};
+	struct config c;
+
+	one_layer(&c, *state);
+	c.train.batch_max = 32;
+	c.train.schedule = SCHEDULE_CONSTANT;
+	c.train.warmup_epochs = 0;
+	for (c.train.batch_lr = 0; c.train.batch_lr < 3; c.train.batch_lr++) {
+		struct trainer *t = make(&c);
+		struct step_result r = {0};
+		int64_t most = 0;
+
+		while (!trainer_done(t)) {
+			const uint64_t next = trainer_step_samples(t);
+
+			r = step(t);
+			assert_int_equal(r.count, next);
+			assert_int_equal(r.count % 8, 0);
+			if (r.count > most)
+				most = r.count;
+			if (r.count == 32)
+				assert_true(fabs(r.lr / c.train.optim.lr - lr[c.train.batch_lr]) <
+				            1e-12);
+		}
+		assert_int_equal(most, 32);
+		assert_int_equal(t->samples, 200 * SAMPLES); /* 8 each at the end: exactly */
+		trainer_free(t);
+	}
+	config_close(&c);
+}
+
+static void test_resume(void **state)
+{
+	char path[512];
+	struct checkpoint file;
+	struct trainer_notes notes;
+	struct config c;
+	struct err e;
+
+	one_layer(&c, *state);
+	c.train.batch_max = 64;
+	snprintf(path, sizeof path, "%s/adapts", (char *)*state);
+	struct trainer *a = make(&c), *b = make(&c);
+	uint64_t first = 0;
+
+	for (int i = 0; i < 300; i++)
+		step(a);
+	assert_true(a->batch.size > 8);
+	first = a->batch.size;
+	assert_int_equal(trainer_save(a, path, &e), 0);
+	assert_int_equal(checkpoint_open(&file, path, &e), 0);
+	assert_int_equal(trainer_restore(b, &file, &notes, &e), 0);
+	checkpoint_close(&file);
+	assert_int_equal(notes.n, 0);
+	for (int i = 0; i < 130; i++) {
+		const struct step_result x = step(a), y = step(b);
+
+		assert_true(x.loss == y.loss && x.grad_norm == y.grad_norm && x.count == y.count);
+	}
+	assert_true(a->batch.size > first); /* a decision was made on the averages */
+	assert_memory_equal(&a->batch, &b->batch, sizeof a->batch);
+	trainer_free(a);
+	trainer_free(b);
+	config_close(&c);
+}
+
+/* A joiner has the donor's batch, but no more than it may have itself. */
+static void test_given_by_a_donor(void **state)
+{
+	float vectors[2 * PARAMS];
+	double noise, signal;
+	struct trainer_state s;
+	struct config c, d;
+	struct err e;
+
+	one_layer(&c, *state);
+	one_layer(&d, *state);
+	c.train.batch_max = 64;
+	d.train.batch_max = 24;
+	struct trainer *a = make(&c), *b = make(&d);
+
+	for (int i = 0; i < 400; i++)
+		step(a);
+	assert_true(a->batch.size > 24);
+	assert_int_equal(trainer_batch(b, &noise, &signal), 8);
+	assert_true(noise == 0 && signal == 0);
+	assert_int_equal(trainer_batch(a, &noise, &signal), a->batch.size);
+	assert_true(noise > 0);
+	trainer_get_state(a, vectors, &s);
+	assert_int_equal(s.batch, a->batch.size);
+	assert_int_equal(trainer_adopt_state(b, vectors, &s, &e), 0);
+	assert_int_equal(trainer_step_samples(b), 24);
+	assert_true(s.noise == noise && s.signal == signal);
+	assert_int_equal(trainer_batch(b, &noise, &signal), 24);
+	assert_true(s.noise == noise && s.signal == signal);
+	trainer_free(a);
+	trainer_free(b);
+	config_close(&c);
+	config_close(&d);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(test_estimate),
+	        cmocka_unit_test(test_looking_changes_nothing),
+	        cmocka_unit_test(test_grows_and_ends),
+	        cmocka_unit_test(test_resume),
+	        cmocka_unit_test(test_given_by_a_donor),
+	};
+	return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
