@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* What of the run an agent has missed: nothing that was trained while it was in touch. */
+#include "tests/gossip/flock_bed.h"
+
+static struct bed b;
+
+/* So many times 100 ms, in which it trains, and peer 1 by ten times as much. */
+static uint64_t together(int times, uint64_t its)
+{
+	for (int i = 0; i < times; i++) {
+		bed_train(&b, 10, 0.1);
+		bed_record(&b, 1, its += 3200, 1);
+		bed_pass(&b, 100);
+	}
+	return its;
+}
+
+static int open_bed(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	c.alone = true;
+	bed_open(&b, &c);
+	bed_pass(&b, 500);
+	bed_record(&b, 1, 0, 1);
+	return 0;
+}
+
+static int close_bed(void **state)
+{
+	(void)state;
+	bed_close(&b);
+	return 0;
+}
+
+/* Its last record tells of a fifth of the run; at the next look at the clock nobody is there. */
+static void test_last_words_are_not_missed(void **state)
+{
+	uint64_t its = together(10, 0);
+	(void)state;
+	bed_word(&b, 1, its + BED_TOTAL / 5, 1, true);
+	bed_train(&b, 1, 0.1);
+	assert_int_equal(bed_view(&b).candidates, 0);
+	for (int i = 0; i < 20; i++) {
+		bed_train(&b, 1, 0.1);
+		bed_pass(&b, 100);
+		assert_false(bed_view(&b).joining);
+	}
+	assert_true(bed_view(&b).clock > BED_TOTAL / 5);
+	assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING);
+}
+
+/* It comes back later: what it trained meanwhile, alone, was missed. */
+static void test_what_was_trained_apart_is(void **state)
+{
+	uint64_t its = together(10, 0);
+	(void)state;
+	bed_word(&b, 1, its, 1, true);
+	for (int i = 0; i < 20; i++)
+		bed_pass(&b, 100);
+	bed_record(&b, 1, its + BED_TOTAL / 5, 1);
+	bed_pass(&b, 200);
+	assert_true(bed_view(&b).joining);
+}
+
+static void event(struct flock_event e, uint64_t exchange)
+{
+	e.peer = bed_id(1);
+	e.exchange = exchange;
+	bed_step(&b, e);
+}
+
+/* What the donor says of itself when it gives its state is in that state. */
+static void test_a_joiner_is_not_stale_at_once(void **state)
+{
+	struct flock_config c = bed_config();
+	struct flock_event moved = {.kind = FLOCK_EVENT_TRANSFERRED},
+	                   measured = {.kind = FLOCK_EVENT_MEASURED},
+	                   tried = {.kind = FLOCK_EVENT_TRIED};
+	(void)state;
+	bed_open(&b, &c);
+	bed_record(&b, 1, BED_TOTAL / 10, 1);
+	for (int k = 0; k < 100 && !bed_sent(&b, EXCHANGE_FETCH); k++)
+		bed_pass(&b, 50);
+	assert_non_null(bed_sent(&b, EXCHANGE_FETCH));
+	uint64_t x = bed_sent(&b, EXCHANGE_FETCH)->exchange;
+	struct exchange_message m = {.kind = EXCHANGE_GIFT, .exchange = x};
+	m.gift.manifest = b.c.manifest;
+	m.gift.snapshot = 5;
+	m.gift.samples = m.gift.clock = BED_TOTAL / 2;
+	m.gift.step = m.gift.samples / 32;
+	m.gift.vectors = m.gift.n = 2;
+	bed_hear(&b, 1, &m);
+	event((struct flock_event){.kind = FLOCK_EVENT_BULK, .bulk = BULK_CAME}, x);
+	moved.transferred.use = USE_FETCH;
+	moved.transferred.received = 2 * BED_COUNT;
+	event(moved, x);
+	measured.measured.slot = SLOT_FETCHED;
+	measured.measured.finite = true;
+	measured.measured.sketch = &b.place;
+	event(measured, x);
+	tried.tried = (struct flock_trial){.loss = 1, .own = 2, .initial = 2};
+	event(tried, x);
+	event((struct flock_event){.kind = FLOCK_EVENT_ADOPTED}, x);
+	assert_non_null(bed_said(&b, SAY_JOINED));
+	for (int i = 0; i < 10; i++) {
+		bed_train(&b, 1, 0.1);
+		bed_pass(&b, 100);
+		assert_false(bed_view(&b).joining);
+	}
+	assert_true(bed_view(&b).clock >= BED_TOTAL / 2);
+	bed_close(&b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test_setup_teardown(
+	                test_last_words_are_not_missed, open_bed, close_bed),
+	        cmocka_unit_test_setup_teardown(
+	                test_what_was_trained_apart_is, open_bed, close_bed),
+	        cmocka_unit_test(test_a_joiner_is_not_stale_at_once),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT */
+/* Ids are free, labels are not: twenty ids with one certificate count for its agents, no more. */
+#include "tests/gossip/flock_bed.h"
+
+#include <math.h>
+
+static struct bed b;
+
+#define OURS 1   /* labels: peer 1 is ours, */
+#define THEIRS 9 /* those from SYBIL on are theirs */
+#define SYBIL 3
+#define SYBILS 20
+#define OWN_RATE 320 /* samples a second */
+
+static void certify(int i, uint64_t label, uint32_t agents, uint64_t rate)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_MEMBERSHIP};
+	e.membership.kind = EVENT_CERTIFIED;
+	e.membership.certified.id = bed_id(i);
+	e.membership.certified.label = label;
+	e.membership.certified.rate = rate;
+	e.membership.certified.agents = agents;
+	bed_step(&b, e);
+}
+
+/* Seconds in which we and peer 1 train; n others say what they like. By how much the samples of
+ * others grow. */
+static uint64_t grown_in(int seconds, int n, uint64_t claim)
+{
+	struct flock_view v = bed_view(&b);
+	uint64_t before = v.clock - v.samples;
+	for (int k = 1; k <= seconds; k++) {
+		bed_train(&b, OWN_RATE / 32, 0.1);
+		bed_record(&b, 1, v.samples + (uint64_t)k * OWN_RATE, 1);
+		for (int i = SYBIL; i < SYBIL + n; i++)
+			bed_record(&b, i, claim, 1);
+		bed_pass(&b, 1000);
+	}
+	v = bed_view(&b);
+	return v.clock - v.samples - before;
+}
+
+/* Ourselves and peer 1, for some seconds, so that rates are known; then n ids of a label for that
+ * many agents. */
+static void open_with(int n, uint64_t label, uint32_t agents, uint64_t rate)
+{
+	struct flock_config c = bed_config();
+	c.manifest.total = 1ull << 40;
+	c.peer_rate = 4;
+	bed_open(&b, &c);
+	bed_train_with(&b, 1);
+	certify(0, OURS, 8, 0);
+	certify(1, OURS, 8, 0);
+	(void)grown_in(5, 0, 0);
+	for (int i = SYBIL; i < SYBIL + n; i++) {
+		bed_record(&b, i, 0, 1);
+		certify(i, label, agents, rate);
+	}
+	bed_record(&b, 1, b.samples, 1);
+	bed_pass(&b, 250);
+}
+
+static void close_bed(void)
+{
+	bed_close(&b);
+}
+
+/* Whatever twenty ids claim, the clock takes what two agents could have trained. */
+static void test_claims_of_one_label(void **state)
+{
+	const uint64_t rate = 1000, seconds = 20;
+	(void)state;
+	open_with(SYBILS, THEIRS, 2, rate);
+	uint64_t grown = grown_in((int)seconds, SYBILS, 1ull << 39);
+	assert_true(grown >= 2 * rate * seconds);
+	assert_true(grown <= 2 * rate * (seconds + 10) + OWN_RATE * (seconds + 10));
+	close_bed();
+	/* The only label: they count singly. */
+	open_with(SYBILS, OURS, 2, rate);
+	assert_true(grown_in((int)seconds, SYBILS, 1ull << 39) >= SYBILS * rate * seconds);
+	close_bed();
+}
+
+/* Also in the first seconds, before anybody's rate is known, where a cap is stated. */
+static void test_rate_of_an_invite_from_the_start(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	c.manifest.total = 1ull << 40;
+	c.rate_cap = 1000 * OWN_RATE;
+	bed_open(&b, &c);
+	bed_train_with(&b, 1);
+	bed_record(&b, SYBIL, 0, 1);
+	certify(SYBIL, SYBIL, 1, OWN_RATE);
+	bed_record(&b, SYBIL, 1ull << 30, 1);
+	bed_pass(&b, 250);
+	assert_in_range(bed_view(&b).clock - bed_view(&b).samples, 1, 4 * OWN_RATE);
+	close_bed();
+}
+
+/* The rate of an invite takes the place of gossip.rate_cap, for its agents alone. */
+static void test_rate_of_an_invite(void **state)
+{
+	(void)state;
+	open_with(1, THEIRS, 1, 2000);
+	uint64_t grown = grown_in(10, 1, 1ull << 39);
+	assert_true(grown >= 10 * 2000 && grown <= 20 * (2000 + OWN_RATE));
+	close_bed();
+	open_with(1, THEIRS, 1, 0);
+	assert_true(grown_in(10, 1, 1ull << 39) > 100 * 2000);
+	close_bed();
+}
+
+/* What one id of a label does not claim is left for the others. */
+static void test_no_more_than_is_claimed(void **state)
+{
+	(void)state;
+	open_with(2, THEIRS, 2, 2000);
+	uint64_t grown = grown_in(1, 2, 8000);
+	assert_true(grown >= 2 * 8000 && grown <= 2 * 8000 + 2 * OWN_RATE);
+	close_bed();
+}
+
+/* An id that goes and one that comes are one agent. */
+static void test_churn_counts_once(void **state)
+{
+	const uint64_t rate = 1000;
+	(void)state;
+	open_with(1, THEIRS, 1, rate);
+	struct flock_view v = bed_view(&b);
+	uint64_t before = v.clock - v.samples;
+	for (int i = SYBIL; i < SYBIL + SYBILS; i++) {
+		bed_record(&b, i, 1ull << 39, 1);
+		certify(i, THEIRS, 1, rate);
+		bed_pass(&b, 1000);
+	}
+	v = bed_view(&b);
+	assert_true(v.clock - v.samples - before <= rate * (SYBILS + 10) + 20 * OWN_RATE);
+	close_bed();
+}
+
+/* A busy machine: the loop's clock goes on by a tick, and the other has not moved since. */
+static void tick_in_no_time(void)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_TIMER, .awake_ms = b.now_ms};
+	bed_pass(&b, 200);
+	e.awake_ms = b.now_ms;
+	e.now_ms = b.now_ms += 200;
+	flock_step(b.core, &e, b.a);
+}
+
+static void forbid(int i)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_MEMBERSHIP};
+	e.membership.kind = EVENT_FORBIDDEN;
+	e.membership.peer.id = bed_id(i);
+	bed_step(&b, e);
+}
+
+/* Ids that come and go outnumber the others, but the run is not as old as they say. */
+static void churn(uint64_t rate, double cap)
+{
+	struct flock_config c = bed_config();
+	c.manifest.total = 1ull << 40;
+	c.rate_cap = cap;
+	bed_open(&b, &c);
+	bed_train_with(&b, 1);
+	certify(0, OURS, 2, 0);
+	certify(1, OURS, 2, 0);
+	(void)grown_in(5, 0, 0);
+	struct flock_view v = bed_view(&b);
+	uint64_t before = v.clock - v.samples;
+	for (int i = SYBIL; i < SYBIL + SYBILS; i++) {
+		bed_record(&b, i, 1ull << 39, 1);
+		certify(i, THEIRS, 1, rate);
+		bed_pass(&b, 1000);
+		bed_record(&b, 1, b.samples, 1);
+		tick_in_no_time();
+		forbid(i);
+	}
+	v = bed_view(&b);
+	assert_true(v.clock - v.samples - before <= 2 * rate * SYBILS + 20 * OWN_RATE);
+	close_bed();
+}
+
+static void test_churn_is_no_age(void **state)
+{
+	(void)state;
+	churn(1000, 10 * OWN_RATE);
+	churn(1000, 0);
+}
+
+/* Nor when they come all at once, or were there before us. */
+static void crowd(double cap, bool late)
+{
+	const uint64_t rate = 1000, earlier = late ? 1000 * OWN_RATE : 0;
+	struct flock_config c = bed_config();
+	c.manifest.total = 1ull << 40;
+	c.rate_cap = cap;
+	c.resumed = late;
+	bed_open(&b, &c);
+	certify(0, OURS, 3, 0);
+	for (int turn = 0; turn < 2; turn++) {
+		for (int i = SYBIL; i < SYBIL + SYBILS && turn == !late; i++) {
+			bed_record(&b, i, 1ull << 39, 1);
+			certify(i, THEIRS, 1, rate);
+		}
+		for (int i = 1; i <= 2; i++) {
+			bed_record(&b, i, b.samples + earlier, 1);
+			certify(i, OURS, 3, 0);
+		}
+		bed_pass(&b, 1500);
+		assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING);
+		for (int k = 0; k < 15; k++) {
+			bed_train(&b, OWN_RATE / 32, 0.1);
+			for (int i = 1; i <= 2; i++)
+				bed_record(&b, i, b.samples + earlier, 1);
+			bed_pass(&b, 1000);
+		}
+	}
+	struct flock_view v = bed_view(&b);
+	/* Before any rate is known a claim counts up to 256 times what others have trained. */
+	uint64_t lie = rate * (100 + earlier / OWN_RATE) + (cap > 0 ? 0 : 300 * earlier);
+	uint64_t honest = 2 * (v.samples + earlier);
+	assert_in_range(v.clock - v.samples, honest, honest + lie);
+	close_bed();
+}
+
+static void test_crowd_is_no_age(void **state)
+{
+	(void)state;
+	crowd(0, false);
+	crowd(0, true);
+	crowd(10 * OWN_RATE, false);
+	crowd(10 * OWN_RATE, true);
+}
+
+/* A record comes before what its certificate says: until then it is nobody's. */
+static void test_no_label_yet(void **state)
+{
+	(void)state;
+	open_with(1, THEIRS, 1, OWN_RATE);
+	struct flock_view v = bed_view(&b);
+	uint64_t before = v.clock - v.samples;
+	uint32_t candidates = v.candidates;
+	for (int i = SYBIL + 1; i < SYBIL + SYBILS; i++)
+		bed_record(&b, i, 1ull << 39, 1);
+	bed_pass(&b, 500);
+	v = bed_view(&b);
+	assert_int_equal(v.candidates, candidates);
+	assert_int_equal(v.clock - v.samples, before);
+	for (int i = SYBIL + 1; i < SYBIL + SYBILS; i++)
+		certify(i, THEIRS, 1, OWN_RATE);
+	bed_pass(&b, 500);
+	v = bed_view(&b);
+	assert_int_equal(v.candidates, candidates);
+	assert_true(v.clock - v.samples - before <= 20 * OWN_RATE);
+	close_bed();
+}
+
+/* Partners and witnesses are drawn from candidates: two of twenty. */
+static void test_who_counts(void **state)
+{
+	(void)state;
+	open_with(SYBILS, THEIRS, 2, 0);
+	assert_int_equal(bed_view(&b).candidates, 1 + 2);
+	struct exchange_message m = bed_offer(&b, 1);
+	bed_hear(&b, SYBIL + 2, &m); /* one above the lowest two */
+	assert_null(bed_sent(&b, EXCHANGE_ACCEPT));
+	assert_non_null(bed_sent(&b, EXCHANGE_BUSY));
+	m = bed_offer(&b, 2);
+	bed_hear(&b, SYBIL + 1, &m);
+	assert_non_null(bed_sent(&b, EXCHANGE_ACCEPT));
+	close_bed();
+	open_with(SYBILS, OURS, 2, 0);
+	assert_int_equal(bed_view(&b).candidates, 1 + SYBILS);
+	close_bed();
+}
+
+/* Nor do we know one whose record has not come: it could be any of them. */
+static void test_unknown_ids_wait(void **state)
+{
+	(void)state;
+	open_with(1, THEIRS, 2, 0);
+	struct exchange_message m = bed_offer(&b, 1);
+	bed_hear(&b, 50, &m);
+	assert_non_null(bed_sent(&b, EXCHANGE_BUSY));
+	close_bed();
+}
+
+/* A new id does not come in the place of one in quarantine. */
+static void test_quarantine_keeps_the_place(void **state)
+{
+	(void)state;
+	open_with(2, THEIRS, 1, 0);
+	assert_int_equal(bed_view(&b).candidates, 2);
+	struct exchange_message m = bed_offer(&b, 1);
+	bed_hear(&b, SYBIL, &m);
+	assert_non_null(bed_sent(&b, EXCHANGE_ACCEPT));
+	m = (struct exchange_message){.kind = EXCHANGE_COMMIT, .exchange = 1};
+	bed_hear(&b, SYBIL, &m); /* out of turn */
+	assert_int_equal(bed_view(&b).quarantined, 1);
+	bed_pass(&b, 400);
+	m = bed_offer(&b, 2);
+	bed_hear(&b, SYBIL + 1, &m);
+	assert_null(bed_sent(&b, EXCHANGE_ACCEPT));
+	/* It is drawn as little, but peer 1 is; the one in quarantine is no candidate to draw. */
+	assert_int_equal(bed_view(&b).candidates, 2 - 1);
+	close_bed();
+}
+
+static bool gives(int to, uint64_t number)
+{
+	struct exchange_message m = {.kind = EXCHANGE_FETCH, .exchange = number};
+	m.fetch.manifest = b.c.manifest;
+	bed_hear(&b, to, &m);
+	if (bed_did(&b, FLOCK_DO_TAKE_STATE)) {
+		struct flock_event e = {.kind = FLOCK_EVENT_STATE};
+		e.state = (struct flock_state){.step = 10, .vectors = 2};
+		bed_step(&b, e);
+	}
+	return bed_sent(&b, EXCHANGE_GIFT) != NULL;
+}
+
+/* One label has half of the places for joiners, however many agents it has. */
+static void test_donations(void **state)
+{
+	(void)state;
+	open_with(4, THEIRS, 4, 0);
+	for (int i = 0; i < FLOCK_DONATIONS; i++)
+		assert_int_equal(gives(SYBIL + i, 1), i < FLOCK_DONATIONS / 2);
+	assert_true(gives(1, 1));
+	close_bed();
+}
+
+/* What its ids begin, they begin together. */
+static void test_offers_of_one_label(void **state)
+{
+	int given = 0;
+	(void)state;
+	open_with(SYBILS, THEIRS, 2, 0);
+	for (uint64_t k = 1; k <= 10; k++) /* a place is kept: only tokens are spent */
+		given += gives(SYBIL, k) + gives(SYBIL + 1, k);
+	assert_int_equal(given, 2 * 4);
+	/* Both are gone, and others are the lowest now: theirs are spent, too. */
+	for (int i = SYBIL; i < SYBIL + 2; i++)
+		forbid(i);
+	b.now_ms += 250;
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_TIMER});
+	assert_int_equal(bed_view(&b).candidates, 1 + 2);
+	int paid = 0;
+	for (uint64_t k = 1; k <= 10; k++) {
+		(void)gives(SYBIL + 2, k);
+		paid += bed_sent(&b, EXCHANGE_BUSY)->busy.why != EXCHANGE_RATE;
+	}
+	assert_true(paid <= 2); /* a quarter of a second, eight a second */
+	bed_record(&b, 1, b.samples, 1);
+	b.now_ms += 500;
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_TIMER});
+	for (uint64_t k = 11; k <= 20; k++) {
+		(void)gives(SYBIL + 2, k);
+		paid += bed_sent(&b, EXCHANGE_BUSY)->busy.why != EXCHANGE_RATE;
+	}
+	assert_in_range(paid, 4, 6); /* in half a second more, four more */
+	close_bed();
+}
+
+static void test_pulls_of_one_label(void **state)
+{
+	struct partners_config c = {.seed = 1, .rate = 4, .burst = 4, .per_byte_ms = 0.001};
+	struct partners *p = malloc(partners_size());
+	(void)state;
+	assert_non_null(p);
+	partners_init(p, &c);
+	partners_path(p, 10, 1.0);
+	for (int i = 0; i < 3; i++) {
+		struct peer_id id = bed_id(i);
+		partners_pulled(p, &id, 3, false, 1000);
+		partners_label(p, &id, i < 2 ? THEIRS : OURS);
+	}
+	assert_true(fabs(partners_label_pull_left(p, THEIRS, 2) - 2) < 1e-9);
+	assert_true(fabs(partners_label_pull_left(p, THEIRS, 1)) < 1e-9);
+	assert_true(fabs(partners_label_pull_left(p, OURS, 1) - 1) < 1e-9);
+	partners_path(p, 138, 1.0);
+	partners_path(p, 266, 1.0);
+	partners_path(p, 267, 2.0);
+	assert_true(fabs(partners_label_pull_left(p, THEIRS, 1) - 4) < 1e-9);
+	free(p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(test_claims_of_one_label),
+	        cmocka_unit_test(test_rate_of_an_invite),
+	        cmocka_unit_test(test_no_more_than_is_claimed),
+	        cmocka_unit_test(test_churn_counts_once),
+	        cmocka_unit_test(test_churn_is_no_age),
+	        cmocka_unit_test(test_crowd_is_no_age),
+	        cmocka_unit_test(test_no_label_yet),
+	        cmocka_unit_test(test_who_counts),
+	        cmocka_unit_test(test_unknown_ids_wait),
+	        cmocka_unit_test(test_quarantine_keeps_the_place),
+	        cmocka_unit_test(test_donations),
+	        cmocka_unit_test(test_offers_of_one_label),
+	        cmocka_unit_test(test_pulls_of_one_label),
+	        cmocka_unit_test(test_rate_of_an_invite_from_the_start),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

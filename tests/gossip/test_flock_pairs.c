@@ -1,0 +1,660 @@
+/* SPDX-License-Identifier: MIT */
+/* Exchanges as the flock makes them: what is sent to whom and when, which connection and which
+ * transfer is whose, what is paid, counted and tried again. */
+#include "tests/gossip/flock_bed.h"
+
+#include <math.h>
+
+static struct bed b;
+static int n_peers;
+static uint64_t numbers;
+static struct sketch told_place; /* of whoever offers */
+
+static int close_bed(void **state)
+{
+	(void)state;
+	bed_close(&b);
+	return 0;
+}
+
+static void open_with(uint32_t every, int peers)
+{
+	struct flock_config c = bed_config();
+	c.rate_cap = 1e12;
+	c.stale = 10; /* of the run: never */
+	c.gate.every_samples = every * UINT64_C(32);
+	n_peers = peers;
+	bed_open(&b, &c);
+	told_place = b.place;
+	bed_train_with(&b, peers);
+}
+
+static int did(uint8_t kind)
+{
+	int n = 0;
+	for (int i = 0; i < b.a->n_actions; i++)
+		n += b.a->action[i].kind == kind;
+	return n;
+}
+
+static void say(int from, uint8_t kind, uint64_t number)
+{
+	struct exchange_message m = {.kind = kind, .exchange = number};
+	if (kind == EXCHANGE_END) {
+		m.end.n = b.c.n_groups;
+		for (int g = 0; g < b.c.n_groups; g++)
+			m.end.factor[g] = 1;
+	}
+	if (kind == EXCHANGE_BUSY) {
+		m.busy.why = EXCHANGE_ENGAGED;
+		m.busy.manifest = b.c.manifest;
+	}
+	bed_hear(&b, from, &m);
+}
+
+static void bulk(int with, uint64_t number, uint8_t how)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_BULK, .peer = bed_id(with), .exchange = number};
+	e.bulk = how;
+	bed_step(&b, e);
+}
+
+static void transferred(uint64_t number, int code, uint64_t sent)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_TRANSFERRED, .exchange = number, .code = code};
+	e.transferred.use = USE_EXCHANGE;
+	e.transferred.received = code ? 0 : BED_COUNT;
+	e.transferred.bytes_sent = sent;
+	e.transferred.bytes_received = 900;
+	bed_step(&b, e);
+}
+
+/* Its parameters are that far from ours. */
+static void measured(double distance)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_MEASURED};
+	static double aside;
+	struct sketch at = bed_place(10, aside += 0.01);
+	e.measured.slot = SLOT_STAGING;
+	e.measured.finite = true;
+	e.measured.distance2[0] = 0.36 * distance * distance;
+	e.measured.distance2[1] = 0.64 * distance * distance;
+	e.measured.sketch = &at;
+	bed_step(&b, e);
+}
+
+/* From the snapshots on, to the end. */
+static void whole(int with, uint64_t number, double distance)
+{
+	transferred(number, 0, 1000);
+	assert_int_equal(did(FLOCK_DO_MEASURE), 1);
+	assert_int_equal(bed_did(&b, FLOCK_DO_MEASURE)->slot, SLOT_STAGING);
+	measured(distance);
+	assert_non_null(bed_sent(&b, EXCHANGE_END));
+	say(with, EXCHANGE_END, number);
+	assert_non_null(bed_sent(&b, EXCHANGE_COMMIT));
+	say(with, EXCHANGE_COMMIT, number);
+	assert_int_equal(did(FLOCK_DO_APPLY), 1);
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_APPLIED});
+	say(with, EXCHANGE_ACK, number);
+	assert_int_equal(bed_view(&b).exchange_state, EXCHANGE_IDLE);
+}
+
+/* They offer, and the transfer begins. */
+static uint64_t theirs(int from)
+{
+	struct exchange_message m = bed_offer(&b, ++numbers);
+	m.terms.clock = 0;
+	sketch_pack(&told_place, m.terms.sketch);
+	bed_hear(&b, from, &m);
+	assert_non_null(bed_sent(&b, EXCHANGE_ACCEPT));
+	bulk(from, numbers, BULK_CAME);
+	const struct flock_action *t = bed_did(&b, FLOCK_DO_TRANSFER);
+	assert_non_null(t);
+	assert_int_equal(t->use, USE_EXCHANGE);
+	assert_true(t->transfer.sends && t->transfer.receives && t->transfer.deadline_ms > 0);
+	return numbers;
+}
+
+/* How many own steps, one each 50 ms, it takes until we offer; to whom, and its number. */
+static int steps_to_offer(int most, int *to, uint64_t *number)
+{
+	for (int k = 1; k <= most; k++) {
+		for (int i = 1; i <= n_peers; i++)
+			bed_record(&b, i, 320, 1);
+		bed_pass(&b, 50);
+		bed_train(&b, 1, 0.1);
+		for (int i = 0; i < b.a->n_sends; i++)
+			if (b.a->send[i].message.kind == EXCHANGE_OFFER) {
+				*to = b.a->send[i].to.bytes[0] - 0x10;
+				*number = b.a->send[i].message.exchange;
+				return k;
+			}
+	}
+	return 0;
+}
+
+static void accept(int from, uint64_t number)
+{
+	struct exchange_message m = *bed_sent(&b, EXCHANGE_OFFER);
+	m.kind = EXCHANGE_ACCEPT;
+	m.exchange = number;
+	bed_hear(&b, from, &m);
+}
+
+/* ---- ours */
+
+static void test_offer_of_ours(void **state)
+{
+	int to;
+	uint64_t number;
+	(void)state;
+	open_with(40, 2);
+	assert_int_equal(steps_to_offer(60, &to, &number), 40);
+	const struct exchange_terms t = bed_sent(&b, EXCHANGE_OFFER)->terms;
+	assert_int_equal(t.step, 40);
+	assert_true(!t.final && t.format == b.c.format && t.mode == b.c.mode);
+	accept(to, number);
+	assert_int_equal(did(FLOCK_DO_OPEN), 1);
+	assert_int_equal(did(FLOCK_DO_SNAPSHOT), 1);
+	bulk(to, number, BULK_CAME);
+	assert_int_equal(did(FLOCK_DO_TRANSFER), 1);
+	whole(to, number, 0.5);
+	struct flock_view v = bed_view(&b);
+	assert_int_equal(v.counts.begun, 1);
+	assert_int_equal(v.counts.taken, 0);
+	assert_int_equal(v.counts.clipped, 0);
+	assert_int_equal(v.counts.by_outcome[OUTCOME_EXCHANGED], 1);
+	assert_int_equal(v.exchanged_ms, b.now_ms);
+	assert_int_equal(v.n_recent, 1);
+	assert_true(v.has_distance && fabs(v.distance - 0.5) < 1e-9);
+	assert_true(fabs(v.distance_rms - 0.5) < 1e-6);
+	assert_int_equal(v.counts.bytes_sent, 1000);
+	assert_int_equal(v.counts.bytes_received, 900);
+	/* And the next after as many steps again. */
+	assert_int_equal(steps_to_offer(60, &to, &number), 40);
+}
+
+/* What came to nothing is wanted still, and soon. */
+static void test_refused_offer_is_owed(void **state)
+{
+	int to;
+	uint64_t number;
+	(void)state;
+	open_with(40, 1);
+	assert_int_equal(steps_to_offer(60, &to, &number), 40);
+	say(to, EXCHANGE_BUSY, number);
+	int again = steps_to_offer(60, &to, &number);
+	assert_in_range(again, 1, 20);
+	assert_int_equal(bed_view(&b).counts.by_outcome[OUTCOME_BUSY], 1);
+	assert_int_equal(bed_view(&b).counts.begun, 0);
+}
+
+/* A want of ours while a peer's exchange goes on waits for its end; that one pays for it. */
+static void test_want_while_engaged_is_owed(void **state)
+{
+	int to;
+	uint64_t number;
+	(void)state;
+	open_with(40, 2);
+	assert_int_equal(steps_to_offer(35, &to, &number), 0);
+	uint64_t other = theirs(1);
+	bed_train(&b, 10, 0.1);
+	assert_int_equal(bed_view(&b).exchange_state, EXCHANGE_MOVING);
+	say(1, EXCHANGE_ABORT, other);
+	transferred(other, ERR_CANCELLED, 100);
+	assert_in_range(steps_to_offer(30, &to, &number), 1, 10);
+}
+
+/* With nobody free there is no offer; and the entry of that decision stays untried, also when merge
+ * rounds, which are no decision of the gate's, are offered later. */
+static void test_entry_of_a_want_without_a_partner(void **state)
+{
+	int to;
+	uint64_t number;
+	(void)state;
+	open_with(5, 1);
+	assert_int_equal(steps_to_offer(10, &to, &number), 5);
+	say(to, EXCHANGE_ABORT, number); /* the peer is left alone for half a second at least */
+	assert_int_equal(steps_to_offer(8, &to, &number), 0);
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_DONE});
+	for (int k = 0; k < 40 && !bed_sent(&b, EXCHANGE_OFFER); k++) {
+		bed_record(&b, 1, BED_TOTAL, 1);
+		bed_pass(&b, 50);
+	}
+	assert_non_null(bed_sent(&b, EXCHANGE_OFFER));
+	assert_true(bed_sent(&b, EXCHANGE_OFFER)->terms.final);
+	int tried = 0;
+	const struct ledger *l = bed_view(&b).ledger;
+	for (uint32_t i = 0; i < ledger_count(l); i++)
+		tried += ledger_get(l, i)->tried;
+	assert_int_equal(tried, 1);
+}
+
+/* ---- connections */
+
+static void test_connection_of_another_is_not_taken(void **state)
+{
+	struct exchange_message m;
+	(void)state;
+	open_with(1000000, 2);
+	bed_train(&b, 10, 0.1);
+	m = bed_offer(&b, ++numbers);
+	bed_hear(&b, 1, &m);
+	bulk(2, numbers, BULK_CAME);
+	assert_int_equal(did(FLOCK_DO_TRANSFER), 0);
+	assert_int_equal(did(FLOCK_DO_CLOSE), 1);
+	bulk(1, numbers, BULK_CAME);
+	assert_int_equal(did(FLOCK_DO_TRANSFER), 1);
+	/* A second one of the same is closed, and the first goes on. */
+	bulk(1, numbers, BULK_CAME);
+	assert_int_equal(did(FLOCK_DO_CLOSE), 1);
+	whole(1, numbers, 0.5);
+}
+
+/* It came, and the exchange is given up before both are ready to use it. */
+static void test_connection_without_an_exchange_is_closed(void **state)
+{
+	struct exchange_message m;
+	struct flock_event e = {.kind = FLOCK_EVENT_REFUSED};
+	(void)state;
+	open_with(1000000, 2);
+	bed_train(&b, 10, 0.1);
+	m = bed_offer(&b, ++numbers);
+	struct flock_event offer = {.kind = FLOCK_EVENT_MESSAGE, .peer = bed_id(1)};
+	offer.message = &m;
+	offer.now_ms = offer.awake_ms = b.now_ms;
+	flock_step(b.core, &offer, b.a); /* the learner keeps the snapshot waiting */
+	assert_int_equal(did(FLOCK_DO_SNAPSHOT), 1);
+	bulk(1, numbers, BULK_CAME);
+	assert_int_equal(did(FLOCK_DO_TRANSFER), 0);
+	say(1, EXCHANGE_ABORT, numbers);
+	assert_int_equal(did(FLOCK_DO_CLOSE), 1);
+	assert_int_equal(did(FLOCK_DO_CANCEL), 0);
+	/* Until the snapshot is taken, or refused, nothing else may begin. */
+	m = bed_offer(&b, ++numbers);
+	bed_hear(&b, 2, &m);
+	assert_non_null(bed_sent(&b, EXCHANGE_BUSY));
+	assert_int_equal(bed_sent(&b, EXCHANGE_BUSY)->busy.why, EXCHANGE_ENGAGED);
+	e.refused = FLOCK_DO_SNAPSHOT;
+	bed_step(&b, e);
+	m = bed_offer(&b, ++numbers);
+	bed_hear(&b, 2, &m);
+	assert_non_null(bed_sent(&b, EXCHANGE_ACCEPT));
+}
+
+/* ---- transfers */
+
+/* One that is given up in the middle: buffers and bytes are its until it has ended. */
+static void test_dropped_transfer_is_paid(void **state)
+{
+	struct exchange_message m;
+	(void)state;
+	open_with(1000000, 2);
+	bed_train(&b, 10, 0.1);
+	uint64_t number = theirs(1);
+	say(1, EXCHANGE_ABORT, number);
+	assert_int_equal(did(FLOCK_DO_CANCEL), 1);
+	assert_int_equal(did(FLOCK_DO_CLOSE), 0);
+	assert_int_equal(bed_view(&b).exchange_state, EXCHANGE_IDLE);
+	m = bed_offer(&b, ++numbers);
+	bed_hear(&b, 2, &m);
+	assert_int_equal(bed_sent(&b, EXCHANGE_BUSY)->busy.why, EXCHANGE_ENGAGED);
+	uint64_t before = flock_quota(b.core, 0).bytes;
+	transferred(number, ERR_CANCELLED, 700);
+	assert_int_equal(did(FLOCK_DO_MEASURE), 0);
+	assert_int_equal(flock_quota(b.core, 0).bytes - before, 700);
+	assert_int_equal(bed_view(&b).counts.bytes_sent, 700);
+	m = bed_offer(&b, ++numbers);
+	bed_hear(&b, 2, &m);
+	assert_non_null(bed_sent(&b, EXCHANGE_ACCEPT));
+}
+
+/* The same for what is being measured; the next exchange's measurement is another. */
+static void test_dropped_measurement(void **state)
+{
+	struct exchange_message m;
+	(void)state;
+	open_with(1000000, 2);
+	bed_train(&b, 10, 0.1);
+	uint64_t number = theirs(1);
+	transferred(number, 0, 1000);
+	assert_int_equal(did(FLOCK_DO_MEASURE), 1);
+	say(1, EXCHANGE_ABORT, number);
+	assert_int_equal(did(FLOCK_DO_CANCEL), 0);
+	m = bed_offer(&b, ++numbers);
+	bed_hear(&b, 2, &m);
+	assert_int_equal(bed_sent(&b, EXCHANGE_BUSY)->busy.why, EXCHANGE_ENGAGED);
+	measured(0.5);
+	assert_int_equal(b.a->n_sends, 0);
+	assert_false(bed_view(&b).has_distance);
+	whole(2, theirs(2), 0.5);
+	assert_int_equal(bed_view(&b).counts.taken, 1);
+}
+
+/* A transfer that broke is no measurement, whatever of it came. */
+static void test_broken_transfer(void **state)
+{
+	(void)state;
+	open_with(1000000, 1);
+	bed_train(&b, 10, 0.1);
+	uint64_t number = theirs(1);
+	transferred(number, ERR_IO, 500);
+	assert_int_equal(did(FLOCK_DO_MEASURE), 0);
+	assert_non_null(bed_sent(&b, EXCHANGE_ABORT));
+	assert_int_equal(bed_view(&b).counts.by_outcome[OUTCOME_BROKEN], 1);
+	assert_int_equal(bed_view(&b).quarantined, 0);
+	const struct flock_say *s = bed_said(&b, SAY_EXCHANGE);
+	assert_non_null(s);
+	assert_int_equal(s->result->code, ERR_IO);
+	assert_int_equal(s->result->bytes_sent, 500);
+}
+
+/* What is not finite is never used, and held against who sent it. */
+static void test_not_finite(void **state)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_MEASURED};
+	struct peer_id id = bed_id(1);
+	(void)state;
+	open_with(1000000, 1);
+	bed_train(&b, 10, 0.1);
+	transferred(theirs(1), 0, 1000);
+	e.measured.slot = SLOT_STAGING;
+	bed_step(&b, e);
+	assert_null(bed_sent(&b, EXCHANGE_END));
+	const struct flock_say *s = bed_said(&b, SAY_QUARANTINE);
+	assert_non_null(s);
+	assert_memory_equal(&s->peer, &id, sizeof id);
+	assert_string_equal(s->words, "sent numbers that are not finite");
+	assert_int_equal(s->a, 60000);
+	assert_int_equal(bed_view(&b).quarantined, 1);
+	struct exchange_message m = bed_offer(&b, ++numbers);
+	bed_hear(&b, 1, &m);
+	assert_int_equal(bed_sent(&b, EXCHANGE_BUSY)->busy.why, EXCHANGE_QUARANTINED);
+}
+
+/* ---- distances */
+
+static void meet(double distance)
+{
+	whole(1, theirs(1), distance);
+	bed_pass(&b, 2000); /* it begins no more than it may */
+	bed_record(&b, 1, 320, 1);
+	bed_train(&b, 1, 0.1);
+}
+
+static void usually_near(void)
+{
+	open_with(1000000, 1);
+	bed_train(&b, 10, 0.1);
+	for (int i = 0; i < CLIP_WARM; i++)
+		meet(0.2);
+}
+
+/* Of a partner that is far from where partners usually are a part is taken; it is counted. */
+static void test_far_partner_is_clipped(void **state)
+{
+	(void)state;
+	usually_near();
+	assert_int_equal(bed_view(&b).counts.clipped, 0);
+	assert_true(bed_view(&b).radius_warm);
+	assert_true(fabs(bed_view(&b).radius - 0.5) < 0.01); /* 2.5 times what is usual */
+	whole(1, theirs(1), 1);
+	assert_int_equal(bed_view(&b).counts.clipped, 1);
+	const struct flock_say *s = bed_said(&b, SAY_EXCHANGE);
+	assert_non_null(s);
+	assert_true(fabs((double)s->result->factor - 0.5) < 0.01);
+	assert_true(fabs((double)s->own_factor - 0.5) < 0.01);
+	assert_int_equal(bed_view(&b).quarantined, 0);
+}
+
+/* ---- sketches */
+
+/* Where no exchange takes a snapshot, one of its own every eight seconds says where it is. */
+static void test_own_sketch_every_eight_seconds(void **state)
+{
+	int n = 0;
+	(void)state;
+	open_with(1000000, 1);
+	bed_train(&b, 10, 0.001);
+	for (int i = 0; i < 400; i++) {
+		bed_record(&b, 1, 320, 1);
+		bed_train(&b, 1, 0.0001);
+		b.now_ms += 100;
+		bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_TIMER});
+		const struct flock_action *x = bed_did(&b, FLOCK_DO_SNAPSHOT);
+		n += x && x->snapshot.sketch;
+	}
+	assert_in_range(n, 4, 6);
+	/* And sooner after a long way. */
+	bed_train(&b, 1, 0.6);
+	bed_pass(&b, 1200);
+	n = 0;
+	for (int i = 0; i < 30; i++) {
+		bed_record(&b, 1, 320, 1);
+		bed_train(&b, 1, 0.06);
+		b.now_ms += 100;
+		bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_TIMER});
+		n += bed_did(&b, FLOCK_DO_SNAPSHOT) != NULL;
+	}
+	assert_in_range(n, 2, 4);
+}
+
+/* ---- merging */
+
+static void merges(int with)
+{
+	struct exchange_message m = bed_offer(&b, ++numbers);
+	m.terms.final = true;
+	m.terms.beta = 0.5f;
+	for (int i = 1; i <= n_peers; i++)
+		bed_record(&b, i, BED_TOTAL / 2, 1);
+	bed_hear(&b, with, &m);
+	assert_non_null(bed_sent(&b, EXCHANGE_ACCEPT));
+	bulk(with, numbers, BULK_CAME);
+	whole(with, numbers, 0);
+	b.now_ms += 100; /* the next tick, before we offer by ourselves */
+}
+
+static enum flock_phase after_merging_with(int a, int c)
+{
+	open_with(1000000, 2);
+	bed_train(&b, 10, 0.1);
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_DONE});
+	merges(a);
+	merges(c);
+	assert_int_equal(bed_view(&b).merge_rounds, 2);
+	for (int i = 1; i <= 2; i++)
+		bed_record(&b, i, BED_TOTAL / 2, 1);
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_TIMER});
+	return bed_view(&b).phase;
+}
+
+/* Near one of them, however often, is not near all. */
+static void test_near_one_is_not_near_all(void **state)
+{
+	(void)state;
+	assert_int_equal(after_merging_with(1, 1), FLOCK_MERGING);
+	bed_close(&b);
+	assert_int_equal(after_merging_with(1, 2), FLOCK_FINISHED);
+}
+
+/* ---- in touch */
+
+#define MISSED 10000 /* samples of others: more are too many */
+
+static uint64_t peers_samples;
+
+static void in_touch_with(int peers)
+{
+	struct flock_config c = bed_config();
+	c.rate_cap = 1e12;
+	c.stale = (double)MISSED / BED_TOTAL;
+	n_peers = peers;
+	peers_samples = 320;
+	bed_open(&b, &c);
+	told_place = b.place;
+	bed_train_with(&b, peers);
+	bed_train(&b, 10, 0.1);
+}
+
+static void news(uint64_t samples)
+{
+	peers_samples += samples;
+	bed_record(&b, 1, peers_samples, 1);
+	bed_pass(&b, 200);
+}
+
+static void sleeps(void)
+{
+	b.now_ms += 1100;
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_TIMER});
+}
+
+/* It slept, hears of some samples that it missed, exchanges, and hears of more. */
+static bool misses_after(bool sleeps_in_it, double distance)
+{
+	in_touch_with(1);
+	for (int i = 0; distance > 0 && i < CLIP_WARM; i++)
+		meet(0.2);
+	peers_samples = 1000;
+	sleeps();
+	news(MISSED / 2);
+	uint64_t number = theirs(1);
+	if (sleeps_in_it)
+		sleeps();
+	whole(1, number, distance);
+	news(MISSED + 1000);
+	bool joining = bed_view(&b).joining;
+	bed_close(&b);
+	return joining;
+}
+
+/* An exchange makes up for what was missed, unless it began before, or hardly moved us. */
+static void test_exchange_puts_in_touch(void **state)
+{
+	(void)state;
+	assert_false(misses_after(false, 0));
+	assert_true(misses_after(true, 0));
+	assert_false(misses_after(false, 0.2));
+	assert_true(misses_after(false, 8));
+}
+
+/* Stale when its run is over, in the middle of an exchange that brings it in touch: it merges. */
+static void test_in_touch_when_the_run_is_over(void **state)
+{
+	(void)state;
+	in_touch_with(1);
+	sleeps();
+	news(MISSED - 1000);
+	uint64_t number = theirs(1);
+	news(2000);
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_DONE});
+	assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING);
+	whole(1, number, 0.2);
+	news(0);
+	assert_int_equal(bed_view(&b).phase, FLOCK_MERGING);
+}
+
+/* ---- doubts */
+
+/* What a peer sent is not what it told: doubted, and let in again. That its exchanges failed before
+ * adds nothing to it. */
+static void test_failures_are_no_doubts(void **state)
+{
+	(void)state;
+	open_with(1000000, 1);
+	bed_train(&b, 10, 0.1);
+	for (int i = 0; i < 3; i++) {
+		uint64_t number = theirs(1);
+		say(1, EXCHANGE_ABORT, number);
+		transferred(number, ERR_CANCELLED, 0);
+		for (int k = 0; k < 100; k++) { /* it may not begin the next at once */
+			bed_record(&b, 1, 320, 1);
+			bed_pass(&b, 100);
+		}
+	}
+	transferred(theirs(1), 0, 1000);
+	measured(14);
+	assert_null(bed_sent(&b, EXCHANGE_END));
+	assert_int_equal(bed_view(&b).quarantined, 0);
+	assert_int_equal(bed_said(&b, SAY_EXCHANGE)->result->code, ERR_INVALID);
+}
+
+/* ---- rates */
+
+/* We train ten times as fast as the two with whom we exchange: theirs is the usual rate, by which a
+ * third one's claims count. */
+static void test_partners_rates_are_usual(void **state)
+{
+	struct flock_config c = bed_config();
+	uint64_t its = 0, before = 0;
+	(void)state;
+	c.manifest.total = 1ull << 40;
+	bed_open(&b, &c);
+	told_place = b.place;
+	bed_train_with(&b, 3);
+	for (int k = 1; k <= 120; k++) {
+		bed_train(&b, 10, 0.01);
+		its += 32;
+		for (int i = 1; i <= 2; i++)
+			bed_record(&b, i, its, 1);
+		bed_record(&b, 3, k > 60 ? 1ull << 39 : 0, 1);
+		bed_pass(&b, 100);
+		if (k == 30 || k == 40)
+			whole(k / 10 - 2, theirs(k / 10 - 2), 0.2);
+		if (k == 70)
+			before = bed_view(&b).clock - bed_view(&b).samples;
+	}
+	uint64_t grown = bed_view(&b).clock - bed_view(&b).samples - before;
+	/* 5 s of 256 times that; by ours it would be ten times as much. */
+	assert_in_range(grown, 5 * 256 * 320 / 2, 5 * 256 * 320 * 4);
+}
+
+/* To be clipped hard is no offence for one that is nearer than our own length: it may train on
+ * other data. For one that is farther it is, the third time. */
+static void test_far_and_clipped_hard_is_an_offence(void **state)
+{
+	(void)state;
+	usually_near();
+	told_place = bed_place(10, 6);
+	for (int i = 0; i < 4; i++)
+		meet(8);
+	assert_int_equal(bed_view(&b).quarantined, 0);
+	assert_int_equal(bed_view(&b).counts.clipped, 4);
+	bed_close(&b);
+	usually_near();
+	told_place = bed_place(10, 6);
+	meet(12);
+	meet(12);
+	assert_int_equal(bed_view(&b).quarantined, 0);
+	meet(12);
+	assert_int_equal(bed_view(&b).quarantined, 1);
+}
+
+#define TEST(x) cmocka_unit_test_teardown(x, close_bed)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        TEST(test_offer_of_ours),
+	        TEST(test_refused_offer_is_owed),
+	        TEST(test_want_while_engaged_is_owed),
+	        TEST(test_entry_of_a_want_without_a_partner),
+	        TEST(test_connection_of_another_is_not_taken),
+	        TEST(test_connection_without_an_exchange_is_closed),
+	        TEST(test_dropped_transfer_is_paid),
+	        TEST(test_dropped_measurement),
+	        TEST(test_broken_transfer),
+	        TEST(test_not_finite),
+	        TEST(test_far_partner_is_clipped),
+	        TEST(test_far_and_clipped_hard_is_an_offence),
+	        TEST(test_own_sketch_every_eight_seconds),
+	        TEST(test_near_one_is_not_near_all),
+	        cmocka_unit_test(test_exchange_puts_in_touch),
+	        TEST(test_in_touch_when_the_run_is_over),
+	        TEST(test_failures_are_no_doubts),
+	        TEST(test_partners_rates_are_usual),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
