@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The agent: libbase, libagent, and the program.
+# The agent: libbase, libagent, libsimnet, and the program.
 
 libbase_a_SOURCES = \
 	agent/base/buf.c \
@@ -36,6 +36,8 @@ libagent_a_SOURCES = \
 	agent/cli/cmd_keygen.c \
 	agent/cli/cmd_ledger.c \
 	agent/cli/cmd_pause.c \
+	agent/cli/cmd_plot.c \
+	agent/cli/cmd_simulate.c \
 	agent/cli/cmd_status.c \
 	agent/cli/cmd_top.c \
 	agent/cli/cmd_train.c \
@@ -100,8 +102,67 @@ libagent_a_SOURCES = \
 	agent/node/state_dir.h \
 	agent/node/state_writer.c \
 	agent/node/state_writer.h \
+	agent/report/axis.c \
+	agent/report/axis.h \
+	agent/report/markup.c \
+	agent/report/markup.h \
+	agent/report/page.c \
+	agent/report/page.h \
+	agent/report/plot.c \
+	agent/report/plot.h \
+	agent/report/plot_frame.c \
+	agent/report/plot_members.c \
+	agent/report/report.c \
+	agent/report/report.h \
+	agent/report/report_plots.c \
+	agent/report/series_file.c \
+	agent/report/series_file.h \
+	agent/report/summary.c \
+	agent/report/summary.h \
+	agent/report/table.c \
+	agent/report/table.h \
+	agent/simulate/agents.c \
+	agent/simulate/engine.c \
+	agent/simulate/engine.h \
+	agent/simulate/engine_internal.h \
+	agent/simulate/fleet.c \
+	agent/simulate/fleet.h \
+	agent/simulate/fleet_data.c \
+	agent/simulate/fleet_internal.h \
+	agent/simulate/fleet_task.c \
+	agent/simulate/flock/bulk.c \
+	agent/simulate/flock/learner.c \
+	agent/simulate/flock/messages.c \
+	agent/simulate/flock/process.c \
+	agent/simulate/flock/world.h \
+	agent/simulate/methods/adpsgd.c \
+	agent/simulate/methods/bsp.c \
+	agent/simulate/methods/collective.c \
+	agent/simulate/methods/collective.h \
+	agent/simulate/methods/dpsgd.c \
+	agent/simulate/methods/dunlin.c \
+	agent/simulate/methods/easgd.c \
+	agent/simulate/methods/fedavg.c \
+	agent/simulate/methods/gossip_pair.c \
+	agent/simulate/methods/gossip_way.c \
+	agent/simulate/methods/local_sgd.c \
+	agent/simulate/methods/selsync.c \
+	agent/simulate/methods/ssp.c \
+	agent/simulate/methods/xi_control.c \
+	agent/simulate/methods/xi_control.h \
+	agent/simulate/record.c \
+	agent/simulate/links.h \
+	agent/simulate/result.c \
+	agent/simulate/result.h \
+	agent/simulate/scenario.c \
+	agent/simulate/scenario.h \
+	agent/simulate/scenario_rows.h \
+	agent/simulate/sim_methods.h \
+	agent/simulate/transfers.c \
 	agent/train/checkpoint.c \
 	agent/train/checkpoint.h \
+	agent/train/core_settings.c \
+	agent/train/core_settings.h \
 	agent/train/learner.c \
 	agent/train/learner.h \
 	agent/train/learner_copy.c \
@@ -122,6 +183,17 @@ libagent_a_SOURCES = \
 	agent/train/trainer_state.c \
 	agent/train/weights.c \
 	agent/train/weights.h
+
+# The world that all simulations stand on; tests/sim links it, too.
+noinst_LIBRARIES += libsimnet.a
+libsimnet_a_SOURCES = \
+	agent/simulate/links.c \
+	agent/simulate/links.h \
+	agent/simulate/queue.c \
+	agent/simulate/queue.h \
+	agent/simulate/simnet.c \
+	agent/simulate/simnet.h \
+	agent/simulate/simnet_stream.c
 
 dunlin_SOURCES = agent/main.c
 dunlin_LDADD = $(DUNLIN_LIBS)

@@ -8,6 +8,8 @@ libgossip_a_SOURCES = \
 	gossip/exchange/exchange_internal.h \
 	gossip/exchange/manifest.c \
 	gossip/exchange/manifest.h \
+	gossip/exchange/scales.c \
+	gossip/exchange/scales.h \
 	gossip/exchange/settle.c \
 	gossip/flock/claims.c \
 	gossip/flock/differing.c \
@@ -19,6 +21,7 @@ libgossip_a_SOURCES = \
 	gossip/flock/flock.h \
 	gossip/flock/flock_internal.h \
 	gossip/flock/join.c \
+	gossip/flock/labels.c \
 	gossip/flock/offers.c \
 	gossip/flock/out.c \
 	gossip/flock/run_clock.c \
@@ -36,15 +39,20 @@ libgossip_a_SOURCES = \
 	gossip/membership/sync.c \
 	gossip/policy/adoption.c \
 	gossip/policy/adoption.h \
+	gossip/policy/batch.c \
+	gossip/policy/batch.h \
 	gossip/policy/clip.c \
 	gossip/policy/clip.h \
 	gossip/policy/gate.c \
 	gossip/policy/gate.h \
 	gossip/policy/gate_check.c \
+	gossip/policy/guard.c \
+	gossip/policy/guard.h \
 	gossip/policy/ledger.c \
 	gossip/policy/ledger.h \
 	gossip/policy/meetings.c \
 	gossip/policy/meetings.h \
+	gossip/policy/outer.h \
 	gossip/policy/partners.c \
 	gossip/policy/partners.h \
 	gossip/policy/sketch.c \

@@ -4,24 +4,40 @@
 libmodel_a_SOURCES = \
 	model/arch/arch.c \
 	model/arch/arch.h \
+	model/arch/arch_internal.h \
 	model/arch/arch_text.c \
+	model/arch/layer_dense.c \
+	model/arch/layer_norm.c \
+	model/arch/layer_simple.c \
+	model/arch/layer_window.c \
 	model/cpu/conv.c \
 	model/cpu/cpu.c \
 	model/cpu/cpu.h \
 	model/cpu/dense.c \
+	model/cpu/elementwise.c \
 	model/cpu/gemm.c \
 	model/cpu/gemm.h \
+	model/cpu/layer_norm.c \
+	model/cpu/norm.c \
 	model/cpu/pool.c \
 	model/cpu/pool.h \
-	model/cpu/simple.c \
+	model/cpu/pooling.c \
 	model/data/augment.c \
 	model/data/augment.h \
+	model/data/cifar.c \
+	model/data/cifar.h \
 	model/data/data.h \
 	model/data/dataset.c \
+	model/data/format.c \
+	model/data/format.h \
 	model/data/idx.c \
 	model/data/idx.h \
 	model/data/loader.c \
 	model/data/move.h \
+	model/data/npy.c \
+	model/data/npy.h \
+	model/data/source.c \
+	model/data/source.h \
 	model/data/split.c \
 	model/device/contract.h \
 	model/device/device.c \
@@ -31,10 +47,17 @@ libmodel_a_SOURCES = \
 	model/graph/graph.h \
 	model/graph/optim.c \
 	model/graph/optim.h \
+	model/graph/outer.c \
+	model/graph/outer.h \
 	model/graph/plan.c \
 	model/graph/plan.h \
 	model/io/safetensors.c \
 	model/io/safetensors.h \
 	model/io/safetensors_scan.c \
 	model/io/safetensors_write.c \
-	model/plain/plain.c
+	model/plain/dense.c \
+	model/plain/norm.c \
+	model/plain/plain.c \
+	model/plain/plain.h \
+	model/plain/simple.c \
+	model/plain/window.c

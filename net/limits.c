@@ -37,6 +37,7 @@ const struct limit limit_list[] = {
 	L(LIMIT_CLASSES, "classes of a data set"),
 	L(LIMIT_THREADS, "threads of one agent"),
 	L(LIMIT_SAMPLES, "samples of one data set"),
+	L(LIMIT_NORM_CHANNELS, "channels with a mean and a deviation of their own"),
 	L(LIMIT_IDX_BYTES, "bytes of one data file, unpacked"),
 	L(LIMIT_READ_AHEAD, "batches prepared before they are asked for"),
 	L(LIMIT_TENSOR_NAME, "bytes of a tensor's name in a model"),

@@ -22,7 +22,7 @@ _Static_assert(AEAD_OFFER_MAX >= 3, "our own ciphers must fit into an offer");
 #define NET_LIMITS(X)                                                                       \
 	X(WIRE_DEPTH_MAX, 4, "arrays inside each other in one message")                     \
 	X(WIRE_VALUES_MAX, 1024, "values in one message, skipped ones included")            \
-	X(WIRE_BYTES_MAX, 2688, "bytes of the largest message that we send")                \
+	X(WIRE_BYTES_MAX, 4744, "bytes of the largest message that we send")                \
 	X(WIRE_HELLO_MAX, 576, "bytes of the largest payload in a handshake")               \
 	X(WIRE_WORDS_MAX, 200, "bytes of text in a refusal or a goodbye")                   \
 	X(FRAME_MESSAGE_MAX, 16384, "bytes of a frame on the control channel")              \
@@ -49,6 +49,8 @@ _Static_assert(AEAD_OFFER_MAX >= 3, "our own ciphers must fit into an offer");
 	X(BUDGET_DH_RATE_ALL, 50, "Diffie-Hellmans a second for replays in all")            \
 	X(BUDGET_DH_BURST_ALL, 256, "Diffie-Hellmans at once for replays in all")           \
 	X(TURN_US, 2000, "microseconds of peers' messages in one turn of the loop")         \
+	X(SHARE_PCT, 3, "percent of a core that one peer's messages may take")              \
+	X(SHARE_BURST_MS, 50, "milliseconds of a core that they may take at once")          \
 	X(VERIFY_PEERS, 1024, "peers whose verifications are counted")                      \
 	X(VERIFY_BURST, 1024, "signatures of one peer's news verified at once")             \
 	X(VERIFY_RATE, 64, "the same, a second")                                            \
@@ -63,7 +65,9 @@ _Static_assert(AEAD_OFFER_MAX >= 3, "our own ciphers must fit into an offer");
 	X(ADMISSION_INVITES, 256, "invites of which certificates are known")                \
 	X(CERTIFICATES_MAX, 8, "certificates in one message")                               \
 	X(CERTIFICATES_WANTED, 64, "ids whose certificate is asked for at one time")        \
-	X(CERTIFICATES_RATE, 256, "certificates a second that one peer has us verify")
+	X(CERTIFICATES_RATE, 256, "certificates a second that one peer has us verify")      \
+	X(CERTIFICATES_HELD_MS, 120000, "milliseconds that a record waits for one")         \
+	X(CERTIFICATES_DIALS, 4, "dials at one time to ask for certificates")
 
 enum net_limit {
 #define X(name, value, meaning) name = value,

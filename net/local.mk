@@ -8,6 +8,8 @@ libnet_a_SOURCES = \
 	net/bulk/bulk_stream.h \
 	net/bulk/convert.c \
 	net/bulk/convert.h \
+	net/bulk/lattice.c \
+	net/bulk/lattice.h \
 	net/codec/datagram.c \
 	net/codec/datagram.h \
 	net/codec/datagram_table.c \

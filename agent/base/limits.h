@@ -33,6 +33,7 @@
 #define LIMIT_THREADS 1024
 
 #define LIMIT_SAMPLES (1u << 31)     /* samples of one data set: indices are uint32_t */
+#define LIMIT_NORM_CHANNELS 16       /* channels with a mean and a deviation of their own */
 #define LIMIT_IDX_BYTES (1ull << 36) /* one data file, unpacked */
 #define LIMIT_READ_AHEAD 16          /* batches prepared before they are asked for */
 

@@ -17,6 +17,7 @@
 #include "net/limits.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdio_ext.h>

@@ -23,7 +23,7 @@ struct cli_flag {
 	int max; /* the value is a whole number from 1 to max; 0: it is any text */
 };
 
-#define CLI_FLAGS_MAX 6
+#define CLI_FLAGS_MAX 10
 struct command {
 	const char *name;
 	const char *args; /* "CHECKPOINT OUT.safetensors" */

@@ -4,7 +4,8 @@
  *
  * An invite is a secret, since whoever has it can certify agents; it is created for its owner alone
  * and one that is there is never overwritten. A list of revocations is none: revoke reads the one
- * that is there, adds to it, and replaces it by one with a higher version. */
+ * that is there, adds to it, and replaces it by one with a higher version. A version is the time,
+ * so that a list which is begun anew, since the file was lost, is later than those before it. */
 #include "agent/cli/cli.h"
 #include "net/crypto/owner.h"
 #include "net/transport/lists.h"
@@ -177,6 +178,13 @@ static int read_list(
 	return rc ? err_prefix(e, "--out") : 0;
 }
 
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
 static int revoke(const struct cli_args *a, struct err *e)
 {
 	const char *out = cli_own(a, CMD_REVOKE, "--out");
@@ -190,7 +198,9 @@ static int revoke(const struct cli_args *a, struct err *e)
 	if (rc)
 		return err_prefix(e, "--owner-key");
 	rc = read_list(out, &owner, &r, e);
-	r.version++;
+	bool fresh = rc == 0 && r.version == 0;
+	const uint64_t now = now_ms();
+	r.version = now > r.version ? now : r.version + 1;
 	r.expires_s = (uint64_t)time(NULL) + (uint64_t)REVOKED_DAYS * DAY_S;
 	if (rc == 0 && date)
 		rc = parse_date(date, &r.expires_s, e);
@@ -201,6 +211,10 @@ static int revoke(const struct cli_args *a, struct err *e)
 		rc = revocations_save(out, &text, e);
 	}
 	owner_forget(secret);
+	if (rc == 0 && fresh)
+		printf("%s: a new list, which takes the place of every earlier one: what those "
+		       "revoked, and this one does not name, is admitted again\n",
+		        out);
 	if (rc == 0)
 		printf("%s: version %" PRIu64 ", %d revoked, until %s; give it to one agent or "
 		       "more, --revoked %s, which pass it on; invites that end later than it does "

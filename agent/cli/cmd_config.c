@@ -7,6 +7,7 @@
  * train would work with under the same flags and environment. */
 #include "agent/cli/cli.h"
 #include "agent/config/options.h"
+#include "agent/train/trainer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -88,6 +89,15 @@ static bool readable(struct config_problems *p, const char *key, const char *pat
 	return false;
 }
 
+/* All are looked at, so that all problems are told. */
+static bool all_files(struct config_problems *p, const struct config *c)
+{
+	bool there = readable(p, "data.train_images", c->data.train_images);
+	there = readable(p, "data.train_labels", c->data.train_labels) && there;
+	there = readable(p, "data.test_images", c->data.test_images) && there;
+	return readable(p, "data.test_labels", c->data.test_labels) && there;
+}
+
 /* Reads the data and resolves the model against it. The exit code. */
 static int check_model(const struct config *c, struct config_problems *p)
 {
@@ -95,10 +105,10 @@ static int check_model(const struct config *c, struct config_problems *p)
 	struct arch arch;
 	struct err e;
 	int status = EXIT_OK;
-	int rc = dataset_read_idx(
-	        &train, c->data.train_images, c->data.train_labels, c->data.classes, &e);
+	const bool path = c->data.path[0] != '\0';
+	int rc = trainer_dataset(c, DATA_TRAIN, c->data.classes, &train, &e);
 	if (rc) {
-		complain(p, "data.train_images", e.msg);
+		complain(p, path ? "data.path" : "data.train_images", e.msg);
 		return exit_code(rc, EXIT_DATA);
 	}
 	rc = config_arch(c, &train.shape, train.classes, &arch, &e);
@@ -108,19 +118,16 @@ static int check_model(const struct config *c, struct config_problems *p)
 	} else {
 		arch_close(&arch);
 	}
-	if (c->data.test_images[0]) {
-		rc = dataset_read_idx(
-		        &test, c->data.test_images, c->data.test_labels, train.classes, &e);
-		if (rc == 0) {
-			if (!shape_equal(&test.shape, &train.shape))
-				rc = err_set(&e, ERR_MISMATCH,
-				        "the images have another size than data.train_images");
-			dataset_close(&test);
-		}
-		if (rc) {
-			complain(p, "data.test_images", e.msg);
-			status = exit_code(rc, EXIT_DATA);
-		}
+	rc = trainer_dataset(c, DATA_TEST, train.classes, &test, &e);
+	if (rc == 0) {
+		if (!shape_equal(&test.shape, &train.shape))
+			rc = err_set(&e, ERR_MISMATCH,
+			        "the images have another size than those to train on");
+		dataset_close(&test);
+	}
+	if (rc && rc != ERR_NOTFOUND) {
+		complain(p, path ? "data.path" : "data.test_images", e.msg);
+		status = exit_code(rc, EXIT_DATA);
 	}
 	dataset_close(&train);
 	return status;
@@ -130,10 +137,7 @@ static int check_file(struct config *c, const struct cli_args *a, int argc, char
 {
 	struct config_problems p;
 	bool sound = cli_collect(c, a, CMD_CONFIG, argc, argv, &p) == 0;
-	bool there = readable(&p, "data.train_images", c->data.train_images);
-	there = readable(&p, "data.train_labels", c->data.train_labels) && there;
-	there = readable(&p, "data.test_images", c->data.test_images) && there;
-	there = readable(&p, "data.test_labels", c->data.test_labels) && there;
+	bool there = c->data.path[0] ? readable(&p, "data.path", c->data.path) : all_files(&p, c);
 	there = readable(&p, "run.init_from", c->run.init_from) && there;
 	int status = !sound ? EXIT_CONFIG : !there ? EXIT_DATA : check_model(c, &p);
 	cli_tell(&p);

@@ -21,7 +21,7 @@ struct eval {
 	struct dataset data;
 	uint32_t *index; /* owned */
 	struct arch arch;
-	double mean, std;
+	struct normalisation norm;
 	struct device *dev;    /* owned */
 	struct graph *net;     /* owned */
 	struct loader *loader; /* owned */
@@ -46,11 +46,11 @@ static int open_model(struct eval *v, const char *path, int *busy_with, struct e
 		return rc;
 	}
 	*busy_with = EXIT_DATA;
-	if (c->data.test_images[0] == '\0')
+	rc = trainer_dataset(
+	        c, DATA_TEST, named ? v->arch.classes : c->data.classes, &v->data, e);
+	if (rc == ERR_NOTFOUND && c->data.path[0] == '\0')
 		return err_set(e, ERR_INVALID,
 		        "there is no test set: set data.test_images and data.test_labels");
-	rc = dataset_read_idx(&v->data, c->data.test_images, c->data.test_labels,
-	        named ? v->arch.classes : c->data.classes, e);
 	if (rc != 0)
 		return rc;
 	if (!named) {
@@ -59,7 +59,8 @@ static int open_model(struct eval *v, const char *path, int *busy_with, struct e
 	}
 	if (!shape_equal(&v->data.shape, &v->arch.input))
 		return err_set(e, ERR_MISMATCH, "%s: samples of %s, but the model of %s needs %s",
-		        c->data.test_images, shape_text(&v->data.shape, have), path,
+		        c->data.path[0] != '\0' ? c->data.path : c->data.test_images,
+		        shape_text(&v->data.shape, have), path,
 		        shape_text(&v->arch.input, want));
 	return 0;
 }
@@ -68,17 +69,16 @@ static int find_normalisation(struct eval *v, struct err *e)
 {
 	const struct config *c = &v->config;
 	struct dataset train;
-	int rc = weights_normalisation(&v->file, &v->mean, &v->std, e);
+	int rc = weights_normalisation(&v->file, &v->norm, e);
 
 	if (rc != ERR_NOTFOUND)
 		return rc;
-	rc = dataset_read_idx(
-	        &train, c->data.train_images, c->data.train_labels, c->data.classes, e);
+	rc = trainer_dataset(c, DATA_TRAIN, c->data.classes, &train, e);
 	if (rc != 0) {
 		err_prefix(e, "the weights name no mean and std, and the training set");
 		return rc;
 	}
-	rc = trainer_normalisation(c, &train, &v->mean, &v->std, e);
+	rc = trainer_normalisation(c, &train, &v->norm, e);
 	dataset_close(&train);
 	return rc;
 }
@@ -126,8 +126,7 @@ static int open_loader(struct eval *v, struct err *e)
 	        .index = v->index,
 	        .n_index = v->data.count,
 	        .batch = v->config.train.batch,
-	        .mean = v->mean,
-	        .std = v->std,
+	        .norm = v->norm,
 	        .ahead = (int)v->config.data.ahead,
 	        .dev = v->dev,
 	};

@@ -27,7 +27,7 @@ static int read_weights(const struct st_file *f, struct arch *a, struct weights_
 	int rc = weights_arch(f, a, e);
 
 	if (rc == 0)
-		rc = weights_normalisation(f, &info->mean, &info->std, e);
+		rc = weights_normalisation(f, &info->norm, e);
 	if (rc == 0)
 		rc = weights_check(f, a, e);
 	if (rc != 0)

@@ -74,6 +74,9 @@ static void show_training(const cJSON *t)
 	printf("run      %s%s%.1f %% done: %.0f of %.0f samples, %.0f of them ours, epoch %s\n",
 	        run, run[0] ? ", " : "", total > 0 ? 100 * clock / total : 0, clock, total,
 	        asked_number(t, "samples"), asked_real(t, "epoch", c));
+	if (asked_has(t, "batch"))
+		printf("batch    %.0f samples a step; a gradient is half noise at %s\n",
+		        asked_number(t, "batch"), asked_real(t, "noise", c));
 	if (asked_has(t, "join"))
 		printf("joining  %.0f of %.0f parameters from %.12s\n", asked_number(join, "words"),
 		        asked_number(join, "total"), asked_text(join, "donor", a));
@@ -88,12 +91,16 @@ static void show_training(const cJSON *t)
 static void show_gossip(const cJSON *o)
 {
 	const cJSON *g = asked_at(o, "gate"), *d = asked_at(o, "distance");
+	const cJSON *u = asked_at(o, "guard");
 	const cJSON *x = asked_at(o, "exchanges"), *p = asked_at(o, "partners");
 	char a[JSON_SHOWN], b[ASKED_SHORT], c[ASKED_SHORT], e[ASKED_SHORT], f[ASKED_SHORT];
 	printf("gate     %s, Δ %s / δ %s, LSSR %s; %.0f local steps, %.0f communicating%s\n",
 	        asked_text(g, "mode", a), asked_real(g, "change", b), asked_real(g, "delta", c),
 	        asked_real(g, "lssr", e), asked_number(g, "local"),
 	        asked_number(g, "communicating"), asked_truth(g, "owed") ? ", one owed" : "");
+	printf("guard    %s; consensus distance %s of %s, an exchange every %s steps\n",
+	        asked_truth(u, "on") ? "on" : "off", asked_real(u, "consensus", b),
+	        asked_real(u, "target", c), asked_real(u, "interval", e));
 	printf("distance %s to the last partner, rms %s, radius %s; %s to consensus (%.0f "
 	       "sketches)\n",
 	        asked_real(d, "last", b), asked_real(d, "rms", c), asked_real(d, "radius", e),
@@ -104,10 +111,16 @@ static void show_gossip(const cJSON *o)
 	        asked_number(x, "one_sided"), asked_number(x, "clipped"),
 	        asked_bytes(asked_number(x, "bytes_sent"), b),
 	        asked_bytes(asked_number(x, "bytes_received"), c));
+	if (strcmp(asked_text(x, "outer", a), "none") != 0)
+		printf("outer    %s around the exchanges\n", a);
 	printf("partners %.0f of our run, %.0f with other settings or of other runs, %.0f in "
 	       "quarantine\n",
 	        asked_number(p, "candidates"), asked_number(p, "unlike"),
 	        asked_number(p, "in_quarantine"));
+	if (asked_number(p, "capped") > 0)
+		printf("capped   %.0f claim more samples than count: if they are that fast, raise "
+		       "gossip.rate_cap\n",
+		        asked_number(p, "capped"));
 }
 
 static void show_status(const cJSON *o)

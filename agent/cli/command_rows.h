@@ -38,7 +38,7 @@ COMMAND(CERTIFY, certify, "", 0, 0, 0,
 	{"--label", "NAME", "whose agents they are: letters, digits, dots, - and _", 0},
 	{"--agents", "N", "agents of the invite that count at one time", INVITE_AGENTS_MAX},
 	{"--expires", "DATE", "last day, UTC, 2027-01-31; or 2027-01-31T12:00:00Z", 0},
-	{"--rate", "N", "samples a second that one of these agents may train", INVITE_RATE_MAX},
+	{"--rate", "N", "samples a second that one of these agents may claim", INVITE_RATE_MAX},
 	{"--out", "FILE", "file to create: a secret, like a key", 0})
 COMMAND(REVOKE, revoke, "LABEL|ID...", 1, CLI_ARGS_MAX, 0,
 	"add labels or agents to the owner's list of revoked ones",
@@ -58,6 +58,13 @@ COMMAND(TOP, top, "[SOCKET...]", 0, CLI_ARGS_MAX, TAKEN_BY_ASKER,
 	{"--log", "FILE", "append one line for each agent to FILE every second", 0},
 	{"--until-gone", NULL, "exit when the last agent is gone", 0},
 	{"--notes", NULL, "show the lines of stdin above the rows", 0})
+COMMAND(PLOT, plot, "LOG...", 1, CLI_ARGS_MAX, 0,
+	"draw metrics files or logs of top, one line for each agent",
+	{"--out", "FILE", "file to write, .svg or .html", 0},
+	{"--y", "NAMES", "what to draw: loss, accuracy, a+b, …; commas between drawings", 0},
+	{"--x", "NAME", "against what: time (default), step, samples, clock, …", 0},
+	{"--title", "TEXT", "the title; default: what is drawn", 0},
+	{"--events", "FILE", "lines with a time, a tab and a text, to be marked", 0})
 COMMAND(LEDGER, ledger, "", 0, 0, TAKEN_BY_ASKER,
 	"show the last decisions of an agent's gate", REPLY_JSON,
 	{"--max", "N", "show at most N entries; default 64", LEDGER_ENTRIES})
@@ -73,6 +80,17 @@ COMMAND(CHECKPOINT, checkpoint, "", 0, 0, TAKEN_BY_ASKER,
 	{"--json", NULL, "print step and age of the checkpoint, JSON", 0})
 COMMAND(LEAVE, leave, "", 0, 0, TAKEN_BY_ASKER,
 	"make an agent leave its flock, and wait until it has ended", REPLY_JSON)
+COMMAND(SIMULATE, simulate, "init [FILE] | SCENARIO | RESULT...", 1, CLI_ARGS_MAX, 0,
+	"run many agents in this process by a scenario, or compare such runs",
+	{"--check", NULL, "check the scenario, and tell memory and time that it needs", 0},
+	{"--measure", NULL, "measure agents.step_ms here, and print the scenario with it", 0},
+	{"--threads", "N", "threads to train with; default: all cores", LIMIT_THREADS},
+	{"--seed", "N", "seed of the first run, instead of record.seed", INT_MAX},
+	{"--out", "PATH", "folder for results, trace and report; of --compare: the report", 0},
+	{"--resume", NULL, "go on with the runs that --out does not have complete", 0},
+	{"--json", NULL, "print the results as JSON lines", 0},
+	{"--compare", NULL, "compare results of earlier runs: their folders or files", 0},
+	{"--best-lr", NULL, "of --compare: only the best learning rate of each", 0})
 COMMAND(HELP, help, "[SUBCOMMAND]", 0, 1, 0,
 	"show this help, or the help of a subcommand", {0})
 COMMAND(VERSION, version, "", 0, 0, 0,

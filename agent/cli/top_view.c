@@ -91,6 +91,17 @@ static const char *show_distance(const struct watched *w, char out[CELL])
 	return show(v, v < 10 ? 3 : v < 100 ? 2 : 1, "", out);
 }
 
+/* The consensus distance beside the guard's target. */
+static const char *show_guard(const struct watched *w, char out[CELL])
+{
+	char xi[CELL];
+	if (isnan(w->value[WATCH_TARGET]))
+		return "-";
+	snprintf(out, CELL, "%.20s/%.3g", show(w->value[WATCH_XI], 3, "", xi),
+	        w->value[WATCH_TARGET]);
+	return out;
+}
+
 static const char *show_exchanges(const struct watched *w, char out[CELL])
 {
 	return show(w->value[WATCH_BEGUN] + w->value[WATCH_TAKEN], 0, "", out);
@@ -121,6 +132,7 @@ static const struct column {
         {"REASON", 11, 7, true, show_reason},
         {"LSSR", 5, 6, false, show_lssr},
         {"DIST", 8, 5, false, show_distance},
+        {"Ξ/Ξ*", 12, 8, false, show_guard},
         {"EXCH", 6, 3, false, show_exchanges},
         {"SENT", 8, 2, false, show_sent},
 };

@@ -15,7 +15,9 @@
 #include "agent/config/options.h"
 #include "agent/config/paths.h"
 #include "agent/json/jsontext.h"
+#include "gossip/exchange/exchange.h"
 #include "gossip/policy/gate.h"
+#include "model/graph/outer.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -185,6 +187,11 @@ static void read_section(
 	}
 }
 
+void config_read_tree(struct config *c, const cJSON *root, struct config_problems *p)
+{
+	read_section(c, root, "", p);
+}
+
 static int told(const struct config_problems *p, int before)
 {
 	return p->n + p->untold > before ? ERR_INVALID : 0;
@@ -296,10 +303,25 @@ static void check_agent(const struct config *c, struct config_problems *p)
 	}
 }
 
+static void check_outer(const struct config *c, struct config_problems *p)
+{
+	if (c->gossip.outer == OUTER_NONE)
+		return;
+	if (c->gossip.exchange != EXCHANGE_PAIR)
+		clash(p, "gossip.outer", "needs gossip.exchange \"pair\": both must move");
+	if (c->gossip.outer == OUTER_QGM &&
+	        (c->train.optim.kind != OPTIM_SGD || c->train.optim.momentum <= 0))
+		clash(p, "gossip.outer",
+		        "\"qgm\" is a momentum of sgd: needs train.optimizer \"sgd\" and "
+		        "train.momentum above 0");
+}
+
 int config_check(const struct config *c, struct config_problems *p)
 {
 	int before = p->n + p->untold;
 	const struct partition *part = &c->data.partition;
+	if (!c->data.path[0] && c->data.format > DATA_FORMAT_IDX)
+		clash(p, "data.format", "needs data.path: the folder of the data");
 	if (c->data.test_images[0] && !c->data.test_labels[0])
 		clash(p, "data.test_images",
 		        "needs data.test_labels too; leave both empty for no test");
@@ -326,6 +348,10 @@ int config_check(const struct config *c, struct config_problems *p)
 	if (c->train.batch * c->train.accumulate > LIMIT_BATCH)
 		clash(p, "train.accumulate", "batch × accumulate is %lld, more than %d",
 		        (long long)(c->train.batch * c->train.accumulate), LIMIT_BATCH);
+	if (c->train.batch_adapt != BATCH_ADAPT_OFF && c->train.batch * c->train.accumulate < 2)
+		clash(p, "train.batch_adapt",
+		        "the norm test compares parts of a step: needs train.batch of at least 2");
+	check_outer(c, p);
 	if (!device_sane(c->run.device))
 		clash(p, "run.device", "must be auto, cpu, plain, cuda or cuda:N");
 	if (c->gossip.gate == GATE_BUDGET && c->gossip.exchanges_per_s <= 0 &&

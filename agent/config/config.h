@@ -19,6 +19,8 @@
 #define CONFIG_SETTINGS_MAX 128 /* rows of the options table, at most */
 
 enum agent_profile { PROFILE_LAN, PROFILE_WAN };
+enum batch_adapt { BATCH_ADAPT_OFF, BATCH_ADAPT_NORM };
+enum batch_lr { BATCH_LR_KEEP, BATCH_LR_SQRT, BATCH_LR_LINEAR };
 
 struct config {
 	/* "model": a preset's name, or {"layers": [...]} */

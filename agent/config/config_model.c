@@ -54,7 +54,7 @@ static void read_name(
 
 static void read_from(const struct reading *r, const cJSON *item, struct layer *l)
 {
-	int inputs = layer_types[l->kind].inputs;
+	int inputs = layer_types[l->kind]->inputs;
 	if (inputs == 1 && !cJSON_IsArray(item)) {
 		read_name(r, item, "from", l->from[0]);
 		return;
@@ -129,7 +129,7 @@ static int read_type(struct reading *r, const cJSON *object, struct layer *l)
 	char shown[JSON_SHOWN];
 	const cJSON *type = cJSON_GetObjectItemCaseSensitive(object, "type");
 	for (int k = 0; k < LAYER_KINDS; k++)
-		names[k] = layer_types[k].name;
+		names[k] = layer_types[k]->name;
 	if (!type) {
 		tell(r, object->valueint, "has no \"type\"");
 	} else if (!cJSON_IsString(type)) {
@@ -144,7 +144,7 @@ static int read_type(struct reading *r, const cJSON *object, struct layer *l)
 			tell(r, type->valueint, "unknown type \"%s\"; dunlin(1) lists all types",
 			        shown);
 	} else {
-		r->type = layer_types[l->kind].name;
+		r->type = layer_types[l->kind]->name;
 		return 0;
 	}
 	return ERR_INVALID;
@@ -162,7 +162,7 @@ static void read_layer(struct reading *r, const cJSON *object, struct layer *l)
 	}
 	if (read_type(r, object, l))
 		return;
-	const struct layer_type *t = &layer_types[l->kind];
+	const struct layer_type *t = layer_types[l->kind];
 	for (const cJSON *item = object->child; item; item = item->next) {
 		int f = 0;
 		while (f < t->n_fields && strcmp(t->fields[f].key, item->string) != 0)

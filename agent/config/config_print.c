@@ -15,7 +15,7 @@ static const char head[] =
 
 static int print_layer(const struct layer *l, struct buf *out)
 {
-	const struct layer_type *t = &layer_types[l->kind];
+	const struct layer_type *t = layer_types[l->kind];
 	struct layer plain;
 	char text[REAL_TEXT];
 	int rc = layer_init(&plain, t->name);
@@ -69,19 +69,21 @@ static int print_model(const struct config *c, struct buf *out)
 }
 
 /* "// course of the learning rate: constant, step, cosine (--schedule)" */
-static int print_comment(const struct setting *s, int depth, struct buf *out)
+static int print_comment(const struct setting *s, bool flags, int depth, struct buf *out)
 {
 	char lo[REAL_TEXT], hi[REAL_TEXT];
+	const bool number = s->type == SET_INT || s->type == SET_REAL;
 	int rc = buf_printf(out, "%*s// %s", 2 * depth, "", s->help);
 	for (int i = 0; s->type == SET_CHOICE && s->choices[i] && rc == 0; i++)
 		rc = buf_printf(out, "%s %s", i ? "," : ":", s->choices[i]);
-	if (rc == 0)
-		rc = buf_printf(out, " (%s", s->flag);
-	if (rc == 0 && s->env)
+	if (rc == 0 && (flags || number))
+		rc = buf_printf(out, " (%s", flags ? s->flag : "");
+	if (rc == 0 && flags && s->env)
 		rc = buf_printf(out, ", %s", s->env);
-	if (rc == 0 && (s->type == SET_INT || s->type == SET_REAL))
-		rc = buf_printf(out, "; %s to %s", real_text(s->min, lo), real_text(s->max, hi));
-	return rc ? rc : buf_printf(out, ")\n");
+	if (rc == 0 && number)
+		rc = buf_printf(out, "%s%s to %s", flags ? "; " : "", real_text(s->min, lo),
+		        real_text(s->max, hi));
+	return rc ? rc : buf_printf(out, flags || number ? ")\n" : "\n");
 }
 
 /* Closes the sections that the next key is not in, and opens those that it is in. Keys of a section
@@ -105,23 +107,35 @@ static int change_section(const char *last, const char *key, int *depth, struct 
 	return rc;
 }
 
+int settings_print(const struct setting *rows, int n, const void *c, const struct print_how *how,
+        const char **last, int *depth, struct buf *out)
+{
+	int rc = 0;
+	for (int i = 0; i < n && rc == 0; i++) {
+		const struct setting *s = &rows[i];
+		const char *dot = strrchr(s->key, '.');
+		if (how->leave_out && how->leave_out(s->key))
+			continue;
+		rc = change_section(*last, s->key, depth, out);
+		if (rc == 0 && how->comments)
+			rc = print_comment(s, how->flags, *depth, out);
+		if (rc == 0)
+			rc = buf_printf(out, "%*s\"%s\": ", 2 * *depth, "", dot ? dot + 1 : s->key);
+		if (rc == 0)
+			rc = s->type == SET_MODEL ? print_model(c, out) : setting_print(s, c, out);
+		*last = s->key;
+	}
+	return rc;
+}
+
 int config_print(const struct config *c, bool comments, struct buf *out)
 {
+	const struct print_how how = {.comments = comments, .flags = true};
 	int depth = 1;
 	const char *last = "";
 	int rc = buf_printf(out, "%s{\n", comments ? head : "");
-	for (int i = 0; i < n_settings && rc == 0; i++) {
-		const struct setting *s = &settings[i];
-		const char *dot = strrchr(s->key, '.');
-		rc = change_section(last, s->key, &depth, out);
-		if (rc == 0 && comments)
-			rc = print_comment(s, depth, out);
-		if (rc == 0)
-			rc = buf_printf(out, "%*s\"%s\": ", 2 * depth, "", dot ? dot + 1 : s->key);
-		if (rc == 0)
-			rc = s->type == SET_MODEL ? print_model(c, out) : setting_print(s, c, out);
-		last = s->key;
-	}
+	if (rc == 0)
+		rc = settings_print(settings, n_settings, c, &how, &last, &depth, out);
 	while (--depth > 0 && rc == 0)
 		rc = buf_printf(out, "\n%*s}", 2 * depth, "");
 	return rc ? rc : buf_printf(out, "\n}\n");

@@ -5,22 +5,28 @@
 #include "gossip/exchange/exchange.h"
 #include "gossip/limits.h"
 #include "gossip/policy/gate.h"
+#include "gossip/policy/guard.h"
+#include "gossip/policy/outer.h"
 #include "net/bulk/convert.h"
 #include "net/limits.h"
 
 static const char *const partition_kinds[] = {"all", "shard", "label", NULL};
 static const char *const optim_kinds[] = {"sgd", "adamw", NULL};
+static const char *const batch_adapts[] = {"off", "norm", NULL};
+static const char *const batch_lrs[] = {"keep", "sqrt", "linear", NULL};
+static const char *const outers[] = {"none", "noloco", "qgm", NULL};
 static const char *const schedule_kinds[] = {"constant", "step", "cosine", NULL};
 static const char *const profiles[] = {"lan", "wan", NULL};
 static const char *const gates[] = {
         "significance", "selsync-code", "budget", "every", "always", "random", NULL};
+static const char *const guards[] = {"auto", "on", "off", NULL};
 static const char *const exchanges[] = {"pair", "push", "pull", NULL};
-static const char *const wires[] = {"fp32", "bf16", NULL};
+static const char *const wires[] = {"fp32", "bf16", "mod8", "mod4", NULL};
 static const char *const log_levels[] = {"error", "warn", "info", "debug", NULL};
 static const char *const log_formats[] = {"text", "json", NULL};
 _Static_assert(PARTITION_LABEL == 2 && OPTIM_ADAMW == 1 && SCHEDULE_COSINE == 2 && LOG_DEBUG == 3 &&
-                       LOG_JSON == 1 && PROFILE_WAN == 1 && GATE_RANDOM == 5 &&
-                       EXCHANGE_PULL == 2 && CONVERT_BF16 == 1,
+                       LOG_JSON == 1 && PROFILE_WAN == 1 && GATE_RANDOM == 5 && GUARD_OFF == 2 &&
+                       EXCHANGE_PULL == 2 && CONVERT_MOD4 == 3,
         "the lists above follow their enums");
 
 #define SEED_MAX 9007199254740991.0 /* 2^53 − 1: whole in a double, and so in JSON */

@@ -46,33 +46,43 @@ int setting_find(const char *key);
  * "--no-flip": negated. */
 int setting_find_flag(const char *flag, unsigned taken_by, bool *negated);
 
-/* Each takes a value in one of its forms and stores it, or says in why what is wrong with it and
+/* c is the struct that the table's offsets are of: struct config, or a scenario's. Each takes a
+ * value in one of its forms and stores it, or says in why what is wrong with it and
  * leaves it as it was. setting_set_string is for what a file has as a string, setting_set_text for
  * flags and the environment, where every value is text. */
 #define SETTING_WHY 200
 int setting_set_number(
-        const struct setting *s, struct config *c, double v, char why[SETTING_WHY]) MUST_CHECK;
-int setting_set_bool(
-        const struct setting *s, struct config *c, bool v, char why[SETTING_WHY]) MUST_CHECK;
+        const struct setting *s, void *c, double v, char why[SETTING_WHY]) MUST_CHECK;
+int setting_set_bool(const struct setting *s, void *c, bool v, char why[SETTING_WHY]) MUST_CHECK;
 int setting_set_string(
-        const struct setting *s, struct config *c, const char *v, char why[SETTING_WHY]) MUST_CHECK;
+        const struct setting *s, void *c, const char *v, char why[SETTING_WHY]) MUST_CHECK;
 int setting_set_text(
-        const struct setting *s, struct config *c, const char *v, char why[SETTING_WHY]) MUST_CHECK;
+        const struct setting *s, void *c, const char *v, char why[SETTING_WHY]) MUST_CHECK;
 
 /* For lists. A file's is emptied and filled item by item; setting_set_text takes one whole, its
  * items parted by commas. */
-void setting_clear(const struct setting *s, struct config *c);
-int setting_add(const struct setting *s, struct config *c, const char *item,
-        char why[SETTING_WHY]) MUST_CHECK;
+void setting_clear(const struct setting *s, void *c);
+int setting_add(
+        const struct setting *s, void *c, const char *item, char why[SETTING_WHY]) MUST_CHECK;
 
 /* "a number", "one of sgd, adamw", …: what a value should be. */
 const char *setting_wants(const struct setting *s, char out[SETTING_WHY]);
 
 /* Appends the value as JSON. */
-int setting_print(const struct setting *s, const struct config *c, struct buf *out) MUST_CHECK;
+int setting_print(const struct setting *s, const void *c, struct buf *out) MUST_CHECK;
 
 /* Appends the value as setting_set_text reads it back; not for lists. */
-int setting_print_text(const struct setting *s, const struct config *c, struct buf *out) MUST_CHECK;
+int setting_print_text(const struct setting *s, const void *c, struct buf *out) MUST_CHECK;
+
+/* Appends the members of an object, one a line, sections in sections. *last is the key before, ""
+ * at the start, and *depth the objects that are open, 1 at the start: so a second table may follow
+ * in the same object. The caller closes what is open. */
+struct print_how {
+	bool comments, flags;               /* flags: comments name them */
+	bool (*leave_out)(const char *key); /* NULL: nothing */
+};
+int settings_print(const struct setting *rows, int n, const void *c, const struct print_how *how,
+        const char **last, int *depth, struct buf *out) MUST_CHECK;
 
 /* The shortest decimal that reads back as v. */
 #define REAL_TEXT 32

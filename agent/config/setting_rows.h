@@ -22,11 +22,17 @@
 /* clang-format off */
 MODEL("model", "--model", NULL,
 	FOR_EVAL, SHARED, .dflt = "cnn", .also = "arch network preset net",
-	.help = "the model: preset mlp or cnn; in a file also {\"layers\": [...]}")
+	.help = "the model: preset mlp, cnn or resnet20; in a file also {\"layers\": [...]}")
 
 SECTION(data)
 PART(struct augment, augment)
 PART(struct partition, partition)
+CHOICE(data, format, data_format_names, "data.format", "--data-format", "DUNLIN_DATA_FORMAT",
+	FOR_EVAL, SHARED, .dflt = "auto", .also = "dataset type kind",
+	.help = "what data.path has; auto goes by the names of the files")
+TEXT(data, path, LIMIT_PATH, "PATH", "data.path", "--data", "DUNLIN_DATA",
+	FOR_EVAL, SHARED, .dflt = "", .also = "folder dir root",
+	.help = "folder of the data, instead of the four files below; empty: those")
 TEXT(data, train_images, LIMIT_PATH, "FILE", "data.train_images", "--train-images",
 	"DUNLIN_TRAIN_IMAGES",
 	FOR_TRAIN, .min = 1, SHARED, .dflt = FASHION "train-images-idx3-ubyte.gz",
@@ -94,6 +100,18 @@ INT(train, batch, 1, LIMIT_BATCH, "train.batch", "--batch", NULL,
 INT(train, accumulate, 1, 65536, "train.accumulate", "--accumulate", NULL,
 	FOR_TRAIN, SHARED, .dflt = "1", .also = "grad_accum accumulation",
 	.help = "batches whose gradients make one step")
+CHOICE(train, batch_adapt, batch_adapts, "train.batch_adapt", "--batch-adapt", NULL,
+	FOR_TRAIN, SHARED, .dflt = "off", .also = "adaptive_batch norm_test",
+	.help = "larger batches when gradients are mostly noise; norm: by the norm test")
+REAL(train, batch_eta, 0.01, 100, "train.batch_eta", "--batch-eta", NULL,
+	FOR_TRAIN, SHARED, .dflt = "0.8", .also = "eta",
+	.help = "noise of a gradient, as a share of its length, that the norm test allows")
+INT(train, batch_max, 1, LIMIT_BATCH, "train.batch_max", "--batch-max", NULL,
+	FOR_TRAIN, .dflt = "1024", .also = "max_batch",
+	.help = "most images in a step of this agent, with train.batch_adapt")
+CHOICE(train, batch_lr, batch_lrs, "train.batch_lr", "--batch-lr", NULL,
+	FOR_TRAIN, SHARED, .dflt = "keep", .also = "lr_scaling",
+	.help = "how the learning rate follows a batch that grew")
 IN(CHOICE(train, optim.kind, optim_kinds, "train.optimizer", "--optimizer", NULL,
 	FOR_TRAIN, SHARED, .dflt = "sgd", .also = "optimiser optim",
 	.help = "the optimizer"))
@@ -252,11 +270,14 @@ CHOICE(gossip, gate, gates, "gossip.gate", "--gate", NULL,
 	FOR_AGENT, SHARED, .dflt = "significance", .also = "trigger",
 	.help = "rule that decides after which steps to exchange")
 REAL(gossip, delta, 0, 1e6, "gossip.delta", "--delta", NULL,
-	FOR_AGENT, SHARED, .dflt = "0.15", .also = "threshold",
+	FOR_AGENT, SHARED, .dflt = "0.35", .also = "threshold",
 	.help = "gradient change that is worth an exchange, for significance, selsync-code")
+CHOICE(gossip, guard, guards, "gossip.guard", "--guard", NULL,
+	FOR_AGENT, SHARED, .dflt = "auto", .also = "consensus",
+	.help = "exchange also to keep the models near each other; auto: with significance, budget")
 INT(gossip, every, 1, 1e9, "gossip.every", "--every", NULL,
 	FOR_AGENT, SHARED, .dflt = "20", .also = "h period interval",
-	.help = "steps between two exchanges that this agent begins, for every")
+	.help = "steps of train.batch samples between two exchanges it begins, for every")
 REAL(gossip, chance, 0, 1, "gossip.chance", "--chance", NULL,
 	FOR_AGENT, SHARED, .dflt = "0.05", .also = "probability",
 	.help = "probability that a step begins an exchange, for random")
@@ -278,25 +299,35 @@ REAL(gossip, upload_cap, 0, 1e15, "gossip.upload_cap", "--upload-cap", NULL,
 	.help = "most bytes per second that exchanges upload, with any gate; 0: no cap")
 INT(gossip, silence_steps, 0, 1e12, "gossip.silence_steps", "--silence-steps", NULL,
 	FOR_AGENT, SHARED, .dflt = "2000",
-	.help = "steps without an exchange after which one is due; 0: no limit")
+	.help = "steps of train.batch samples without an exchange until one is due; 0: none")
 REAL(gossip, silence_s, 0, 1e9, "gossip.silence_seconds", "--silence-seconds", NULL,
 	FOR_AGENT, SHARED, .dflt = "30",
 	.help = "seconds without an exchange after which one is due; 0: no limit")
 CHOICE(gossip, exchange, exchanges, "gossip.exchange", "--exchange", NULL,
 	FOR_AGENT, SHARED, .dflt = "pair", .also = "mode symmetric",
 	.help = "model that an exchange changes (both, the partner's, this agent's)")
+CHOICE(gossip, outer, outers, "gossip.outer", "--outer", NULL,
+	FOR_AGENT, SHARED, .dflt = "none", .also = "outer_optimizer noloco qgm",
+	.help = "optimizer around the exchanges: noloco for rare ones, qgm where labels differ")
+REAL(gossip, outer_momentum, 0, OUTER_MOMENTUM_MAX, "gossip.outer_momentum", "--outer-momentum",
+	NULL,
+	FOR_AGENT, SHARED, .dflt = "0.5", .also = "outer_alpha",
+	.help = "momentum of noloco; more than 0.7 diverges on random pairs")
+REAL(gossip, outer_rate, 0.01, 1, "gossip.outer_rate", "--outer-rate", NULL,
+	FOR_AGENT, SHARED, .dflt = "0.7", .also = "outer_lr",
+	.help = "learning rate of noloco; 1 with momentum 0: plain averaging")
 REAL(gossip, beta, 0.001, 1, "gossip.beta", "--beta", NULL,
 	FOR_AGENT, SHARED, .dflt = "0.5", .also = "mixing",
 	.help = "how far to move towards the partner: 0.5 is the mean of both")
 CHOICE(gossip, wire, wires, "gossip.wire", "--wire", NULL,
 	FOR_AGENT, SHARED, .dflt = "bf16", .also = "format dtype compression",
-	.help = "format of parameters on the network")
+	.help = "format of parameters on the network; mod8, mod4: 8 and 4 bits, on CPUs, with pair")
 REAL(gossip, peer_rate, 0.001, 1e6, "gossip.peer_rate", "--peer-rate", NULL,
 	FOR_AGENT, .dflt = "50",
 	.help = "exchanges per second that one peer may begin with this agent")
 REAL(gossip, rate_cap, 0, 1e15, "gossip.rate_cap", "--rate-cap", NULL,
 	FOR_AGENT, .dflt = "0",
-	.help = "samples per second that one peer may claim; 0: 256 times the median")
+	.help = "samples per second that one peer may claim, if no invite says; 0: 256 medians")
 REAL(gossip, stale, 0.0001, 1, "gossip.stale", "--stale", NULL,
 	FOR_AGENT, SHARED, .dflt = "0.1",
 	.help = "fraction of the run: an agent that missed more takes a peer's state")

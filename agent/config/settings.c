@@ -82,7 +82,7 @@ static int wrong_kind(const struct setting *s, const char *met, char why[SETTING
 	return ERR_INVALID;
 }
 
-int setting_set_number(const struct setting *s, struct config *c, double v, char why[SETTING_WHY])
+int setting_set_number(const struct setting *s, void *c, double v, char why[SETTING_WHY])
 {
 	char text[REAL_TEXT], lo[REAL_TEXT], hi[REAL_TEXT];
 	char *to = (char *)c + s->offset;
@@ -108,7 +108,7 @@ int setting_set_number(const struct setting *s, struct config *c, double v, char
 	return 0;
 }
 
-int setting_set_bool(const struct setting *s, struct config *c, bool v, char why[SETTING_WHY])
+int setting_set_bool(const struct setting *s, void *c, bool v, char why[SETTING_WHY])
 {
 	if (s->type != SET_BOOL)
 		return wrong_kind(s, v ? "true" : "false", why);
@@ -116,7 +116,7 @@ int setting_set_bool(const struct setting *s, struct config *c, bool v, char why
 	return 0;
 }
 
-static int set_word(const struct setting *s, struct config *c, const char *v, char why[SETTING_WHY])
+static int set_word(const struct setting *s, void *c, const char *v, char why[SETTING_WHY])
 {
 	char wants[SETTING_WHY], shown[JSON_SHOWN];
 	for (int i = 0; s->choices[i]; i++) {
@@ -126,10 +126,11 @@ static int set_word(const struct setting *s, struct config *c, const char *v, ch
 			memcpy((char *)c + s->offset, &i, sizeof i);
 			return 0;
 		}
-		snprintf(c->preset, sizeof c->preset, "%s", v);
-		free(c->layers);
-		c->layers = NULL;
-		c->n_layers = 0;
+		struct config *config = c; /* no other table has a model */
+		snprintf(config->preset, sizeof config->preset, "%s", v);
+		free(config->layers);
+		config->layers = NULL;
+		config->n_layers = 0;
 		return 0;
 	}
 	const char *meant = nearest(v, s->choices);
@@ -139,8 +140,7 @@ static int set_word(const struct setting *s, struct config *c, const char *v, ch
 	return ERR_INVALID;
 }
 
-int setting_set_string(
-        const struct setting *s, struct config *c, const char *v, char why[SETTING_WHY])
+int setting_set_string(const struct setting *s, void *c, const char *v, char why[SETTING_WHY])
 {
 	if (s->type == SET_CHOICE || s->type == SET_MODEL)
 		return set_word(s, c, v, why);
@@ -159,13 +159,13 @@ int setting_set_string(
 	return 0;
 }
 
-void setting_clear(const struct setting *s, struct config *c)
+void setting_clear(const struct setting *s, void *c)
 {
 	assert(s->type == SET_LIST);
 	memset((char *)c + s->offset, 0, s->size);
 }
 
-int setting_add(const struct setting *s, struct config *c, const char *item, char why[SETTING_WHY])
+int setting_add(const struct setting *s, void *c, const char *item, char why[SETTING_WHY])
 {
 	char *list = (char *)c + s->offset;
 	assert(s->type == SET_LIST);
@@ -185,7 +185,7 @@ int setting_add(const struct setting *s, struct config *c, const char *item, cha
 }
 
 /* "a,b": the list of both; "": an empty one. */
-static int set_list(const struct setting *s, struct config *c, const char *v, char why[SETTING_WHY])
+static int set_list(const struct setting *s, void *c, const char *v, char why[SETTING_WHY])
 {
 	char before[LIMIT_LIST], items[LIMIT_LIST];
 	int rc = 0;
@@ -206,8 +206,7 @@ static int set_list(const struct setting *s, struct config *c, const char *v, ch
 	return rc;
 }
 
-int setting_set_text(
-        const struct setting *s, struct config *c, const char *v, char why[SETTING_WHY])
+int setting_set_text(const struct setting *s, void *c, const char *v, char why[SETTING_WHY])
 {
 	if (s->type == SET_LIST)
 		return set_list(s, c, v, why);
@@ -243,7 +242,7 @@ static int print_list(const char *list, struct buf *out)
 	return rc ? rc : buf_printf(out, "]");
 }
 
-int setting_print(const struct setting *s, const struct config *c, struct buf *out)
+int setting_print(const struct setting *s, const void *c, struct buf *out)
 {
 	const char *from = (const char *)c + s->offset;
 	char text[REAL_TEXT];
@@ -274,7 +273,7 @@ int setting_print(const struct setting *s, const struct config *c, struct buf *o
 	return buf_json_string(out, from);
 }
 
-int setting_print_text(const struct setting *s, const struct config *c, struct buf *out)
+int setting_print_text(const struct setting *s, const void *c, struct buf *out)
 {
 	const char *from = (const char *)c + s->offset;
 	int choice;

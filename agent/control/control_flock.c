@@ -6,14 +6,16 @@
  */
 #include "agent/control/control_flock.h"
 
+#include "model/graph/outer.h"
 #include "net/bulk/convert.h"
 
 #include <math.h>
 
+static const char *const outers[] = {"none", "noloco", "qgm"};
 static const char *const modes[] = {"pair", "push", "pull"};
-static const char *const formats[] = {"fp32", "bf16"};
+static const char *const formats[] = {"fp32", "bf16", "mod8", "mod4"};
 _Static_assert(
-        EXCHANGE_PULL == 2 && EXCHANGE_MODES == 3 && CONVERT_BF16 == 1 && CONVERT_FORMATS == 2,
+        EXCHANGE_PULL == 2 && EXCHANGE_MODES == 3 && CONVERT_MOD4 == 3 && CONVERT_FORMATS == 4,
         "the lists above follow their enums");
 
 static uint64_t since(uint64_t now_ms, uint64_t then_ms)
@@ -117,6 +119,11 @@ static void print_training(struct json_out *j, const struct agent_view *f)
 	json_real(j, "epoch", f->epoch);
 	real_or_null(j, "loss", f->core.has_loss, f->core.loss);
 	json_real(j, "lr", f->core.lr);
+	if (f->core.batch > 0)
+		json_count(j, "batch", f->core.batch);
+	else
+		json_null(j, "batch");
+	real_or_null(j, "noise", f->core.noise > 0, f->core.noise);
 	json_real(j, "samples_per_s", f->samples_per_s);
 	print_eval(j, "accuracy", f->core.has_eval, &f->core.eval);
 	print_validation(j, f);
@@ -186,6 +193,18 @@ static void print_gate(struct json_out *j, const struct agent_view *f, uint64_t 
 	json_close(j, '}');
 }
 
+static void print_guard(struct json_out *j, const struct agent_view *f)
+{
+	const struct guard_view *g = &f->core.guard;
+	double step = (double)f->step_samples;
+	json_open(j, "guard", '{');
+	json_bool(j, "on", f->core.guards);
+	real_or_null(j, "consensus", g->known, g->consensus);
+	real_or_null(j, "target", g->target > 0, g->target);
+	real_or_null(j, "interval", f->core.guards && step > 0, g->interval_samples / step);
+	json_close(j, '}');
+}
+
 static void print_distance(struct json_out *j, const struct agent_view *f)
 {
 	json_open(j, "distance", '{');
@@ -208,6 +227,7 @@ static void print_exchanges(struct json_out *j, const struct agent_view *f)
 		json_null(j, "peer");
 	else
 		json_id(j, "peer", &f->core.exchange_peer);
+	json_text(j, "outer", f->core.outer <= OUTER_QGM ? outers[f->core.outer] : NULL);
 	json_count(j, "begun", c->begun);
 	json_count(j, "taken", c->taken);
 	json_count(j, "busy_given", c->busy_given);
@@ -313,6 +333,7 @@ static void print_partners(struct json_out *j, const struct agent_view *f, uint6
 	json_open(j, "partners", '{');
 	json_count(j, "candidates", f->core.candidates);
 	json_count(j, "unlike", f->core.unlike);
+	json_count(j, "capped", f->core.capped);
 	json_count(j, "in_quarantine", f->core.quarantined); /* the list may be cut */
 	print_quarantined(j, f, now_ms);
 	print_deadlines(j, f);
@@ -326,6 +347,7 @@ void control__flock(struct json_out *j, const struct agent_view *f, uint64_t now
 	if (!f) {
 		json_null(j, "training");
 		json_null(j, "gate");
+		json_null(j, "guard");
 		json_null(j, "distance");
 		json_null(j, "exchanges");
 		json_null(j, "partners");
@@ -333,6 +355,7 @@ void control__flock(struct json_out *j, const struct agent_view *f, uint64_t now
 	}
 	print_training(j, f);
 	print_gate(j, f, now_ms);
+	print_guard(j, f);
 	print_distance(j, f);
 	print_exchanges(j, f);
 	print_partners(j, f, now_ms);

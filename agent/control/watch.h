@@ -39,7 +39,10 @@
 	X(SENT, "bytes_sent", "exchanges.bytes_sent")               \
 	X(RECEIVED, "bytes_received", "exchanges.bytes_received")   \
 	X(NET_SENT, "net_bytes_sent", "net.bytes_sent")             \
-	X(SAVED, "saved_bytes", "")
+	X(SAVED, "saved_bytes", "")                                 \
+	X(XI, "guard_consensus", "guard.consensus")                 \
+	X(TARGET, "guard_target", "guard.target")                   \
+	X(INTERVAL, "guard_interval", "guard.interval")
 
 enum watch_field {
 #define X(id, name, path) WATCH_##id,

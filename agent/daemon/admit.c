@@ -10,6 +10,7 @@
 #include "agent/base/log.h"
 #include "net/crypto/owner.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -48,6 +49,15 @@ static int find_certificate(const struct config *c, const struct state_dir *stat
 	return 0;
 }
 
+void admit_outdated(uint64_t version, uint64_t in_force)
+{
+	log_warn("agent.revoked: its version %" PRIu64
+	         " is not in force, since a later one, %" PRIu64
+	         ", is known here: make the list from the newest file, which is \"revoked\" in the "
+	         "state directory",
+	        version, in_force);
+}
+
 /* The newest of our lists is put in force. */
 static int read_lists(
         struct admission *a, const struct config *c, const struct state_dir *state, struct err *e)
@@ -66,9 +76,12 @@ static int read_lists(
 		else if (rc)
 			return err_prefix(e, "agent.revoked");
 	}
+	uint64_t stated = admission_revoked_version(a);
 	rc = revocations_load(kept, &text, e);
 	if (rc == 0)
 		rc = admission_revoke(a, text.bytes, text.len, e);
+	if (rc == 0 && stated)
+		admit_outdated(stated, admission_revoked_version(a));
 	if (rc && rc != ERR_NOTFOUND && rc != ERR_CANCELLED && rc != ERR_STALE)
 		log_warn("%s is not used: %s", kept, e->msg); /* of an owner before, perhaps */
 	return 0;

@@ -14,4 +14,7 @@
 int admit_open(struct admission **out, const struct config *c, const struct state_dir *state,
         const struct identity *i, struct err *e) MUST_CHECK;
 
+/* For the log: the list of the settings is older than the one in force. */
+void admit_outdated(uint64_t version, uint64_t in_force);
+
 #endif

@@ -202,8 +202,15 @@ static void on_revoked(void *arg, const struct revocations_text *list)
 	struct agent *a = arg;
 	struct err e;
 	int rc = admission_revoke(a->admission, list->bytes, list->len, &e);
-	if (rc == ERR_CANCELLED || a->left)
+	if (a->left)
 		return;
+	if (rc == ERR_CANCELLED) {
+		const struct revocations_text *in_force = admission_revoked(a->admission);
+		if (list->len != in_force->len || memcmp(list->bytes, in_force->bytes, list->len))
+			admit_outdated(revocations_version(list->bytes, list->len),
+			        admission_revoked_version(a->admission));
+		return;
+	}
 	if (rc) {
 		log_error("agent.revoked: %s; the list read before stays in force", e.msg);
 		return;

@@ -9,8 +9,10 @@
 #include "agent/base/exit_code.h"
 #include "agent/base/log.h"
 #include "agent/config/paths.h"
+#include "agent/train/core_settings.h"
 #include "agent/train/learner_thread.h"
 #include "agent/train/resume.h"
+#include "model/graph/outer.h"
 #include "net/bulk/convert.h"
 
 #include <inttypes.h>
@@ -19,8 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define FRESH_STEPS 100 /* an agent that has trained so many batches has something to give */
 
 static int resume(struct training *t, struct err *e)
 {
@@ -84,7 +84,10 @@ static int read_manifest(
 	        .total = t->learner->info.total,
 	        .optimizer = c->train.optim.kind,
 	        .mode = (uint64_t)c->gossip.exchange,
-	        .formats = (1u << CONVERT_FORMATS) - 1};
+	        .formats = (1u << CONVERT_FORMATS) - 1,
+	        .outer = (uint64_t)c->gossip.outer};
+	if (!t->learner->info.packs)
+		m->formats &= ~(uint64_t)CONVERT_LATTICES;
 	buf_init(&model, LIMIT_SAFETENSORS_HEADER);
 	int rc = arch_print(&trainer->arch, &model);
 	if (rc)
@@ -133,47 +136,14 @@ static void set_origin(const struct training *t, const struct config *c, const s
 	trainer_set_origin(learner_trainer(t->learner), &o);
 }
 
-static struct gate_config gate_settings(const struct config *c, uint64_t exchange_bytes)
-{
-	return (struct gate_config){.mode = (enum gate_mode)c->gossip.gate,
-	        .delta = c->gossip.delta,
-	        .smooth = c->gossip.gate == GATE_SELSYNC ? 0.01 : 0.16,
-	        .warm = 25,
-	        .every = (uint32_t)c->gossip.every,
-	        .chance = c->gossip.chance,
-	        .exchanges_per_s = c->gossip.exchanges_per_s,
-	        .bytes_per_s = c->gossip.bytes_per_s,
-	        .bytes_per_day = c->gossip.bytes_per_day,
-	        .incoming_share = c->gossip.incoming_share,
-	        .cap_bytes_per_s = c->gossip.upload_cap,
-	        .silence_steps = (uint64_t)c->gossip.silence_steps,
-	        .silence_ms = (uint64_t)(c->gossip.silence_s * 1000),
-	        .exchange_bytes = exchange_bytes};
-}
-
 static void read_settings(struct training *t, const struct config *c)
 {
 	const struct learner_info *l = &t->learner->info;
 	struct flock_config *f = &t->core;
+	core_settings(f, c);
 	f->n_groups = (uint8_t)l->groups.n;
-	f->optimizer = (uint8_t)c->train.optim.kind;
 	f->vectors = (uint8_t)l->vectors;
 	f->evaluates = l->evaluates;
-	f->peer_rate = c->gossip.peer_rate;
-	f->rate_cap = c->gossip.rate_cap;
-	f->mode = (uint8_t)c->gossip.exchange;
-	f->format = (uint8_t)c->gossip.wire;
-	f->n_formats = CONVERT_FORMATS;
-	for (int i = 0; i < CONVERT_FORMATS; i++)
-		f->exchange_bytes[i] = f->manifest.count * convert_word((enum convert_format)i);
-	f->gate = gate_settings(c, f->exchange_bytes[f->format]);
-	f->beta = (float)c->gossip.beta;
-	f->stale = c->gossip.stale;
-	f->fresh = FRESH_STEPS * (uint64_t)(c->train.batch * c->train.accumulate);
-	f->join_ms = (uint64_t)(c->gossip.join_s * 1000);
-	f->merge_ms = (uint64_t)(c->gossip.merge_s * 1000);
-	f->stay_ms = (uint64_t)(c->gossip.stay_s * 1000);
-	f->leave_ms = (uint64_t)(c->agent.leave_s * 1000);
 }
 
 /* What was done before: by the checkpoint, and beyond it by the state directory. */
@@ -218,6 +188,10 @@ int training_open(struct training *t, const struct config *c, uv_loop_t *loop,
 	if (rc)
 		goto out;
 	*status = EXIT_FAILED;
+	if (c->data.partition.kind == PARTITION_LABEL && c->gossip.outer == OUTER_NONE &&
+	        c->train.optim.kind == OPTIM_SGD)
+		log_info("the parts of data.partition have different labels: --outer qgm is made "
+		         "for that; all agents of the run must have it");
 	read_settings(t, c);
 	read_progress(t, self, state);
 	*status = EXIT_CONFIG;

@@ -335,7 +335,7 @@ void driver_start(struct driver *d)
 	if (d->c.learner)
 		driver__begin_learner(d);
 	driver__event(d, (struct flock_event){.kind = FLOCK_EVENT_START});
-	driver__certify(d, &d->c.identity->id, 0);
+	driver__certify(d, &d->c.identity->id, NULL);
 }
 
 /* ---- looking around */

@@ -104,6 +104,7 @@ struct agent_view {
 	double epoch;            /* of the whole set, by the run's clock */
 	double samples_per_s;    /* own */
 	int sketches;            /* of peers, known */
+	uint64_t step_samples;   /* of the first step, by the settings */
 	double consensus;        /* Ξ as estimated from them and ours; with sketches > 0 */
 	bool has_validation;
 	struct learner_eval validation; /* the last one */

@@ -59,6 +59,10 @@ struct driver {
 	struct driver_transfer transfer[DRIVER_USES];
 	double distance2[EXCHANGE_GROUPS_MAX]; /* of the last exchange, as its transfer measured */
 	enum convert_format format;            /* of it */
+	size_t wrapped;                        /* the same: blocks */
+	int8_t found[SCALES_MAX];              /* the same: for scales_learn, with lattice.size */
+	int8_t scales[SCALES_MAX];             /* that the last snapshot was packed by */
+	struct learner_lattice lattice;        /* of it */
 
 	/* the learner, and memory by slot; owned, of learner_buffer (the first two) or malloc */
 	void *snapshot;
@@ -87,8 +91,8 @@ void driver__maybe_closed(struct driver *d);
 /* on_transport.c */
 int driver__open_transport(struct driver *d, struct err *e) MUST_CHECK;
 void driver__membership_actions(struct driver *d, struct gossip_actions *a);
-/* Tells the core of a certificate, unless that label is known to it. */
-void driver__certify(struct driver *d, const struct peer_id *id, uint64_t known_label);
+/* Tells the core of a certificate, unless it knows all of that; known may be NULL. */
+void driver__certify(struct driver *d, const struct peer_id *id, const struct member_view *known);
 bool driver__post(struct driver *d, const struct peer_id *to, const struct exchange_message *m);
 
 /* on_bulk.c */

@@ -65,6 +65,15 @@ void driver__bulk_came(void *arg, const struct peer_id *id, uint64_t exchange, i
 
 /* ---- transfers */
 
+/* Of an exchange whose transfer is whole. */
+static void keep_found(struct driver *d, const struct bulk_result *r)
+{
+	memcpy(d->distance2, r->group_distance2, d->c.core.n_groups * sizeof *d->distance2);
+	d->wrapped = r->wrapped;
+	if (d->format >= CONVERT_WORDS)
+		memcpy(d->found, r->found, sizeof d->found);
+}
+
 static void ended(struct driver_transfer *t, const struct bulk_result *r)
 {
 	struct driver *d = t->d;
@@ -78,7 +87,7 @@ static void ended(struct driver_transfer *t, const struct bulk_result *r)
 	if (r->err.code != 0)
 		log_limited(LOG_DEBUG, "transfer: %s", r->err.msg);
 	else if (t->use == USE_EXCHANGE)
-		memcpy(d->distance2, r->group_distance2, d->c.core.n_groups * sizeof *d->distance2);
+		keep_found(d, r);
 	driver__event(d, e);
 }
 
@@ -87,7 +96,7 @@ static void on_done(void *arg, const struct bulk_result *r)
 	ended(arg, r);
 }
 
-static void fill_exchange(struct driver *d, const struct flock_action *a, struct bulk_config *b)
+static int fill_exchange(struct driver *d, const struct flock_action *a, struct bulk_config *b)
 {
 	d->format = (enum convert_format)a->transfer.format;
 	b->format = d->format;
@@ -96,10 +105,15 @@ static void fill_exchange(struct driver *d, const struct flock_action *a, struct
 	b->staging = d->staging;
 	b->receive_count = a->transfer.receives ? d->n_total : 0;
 	b->difference = true;
+	if (d->format >= CONVERT_WORDS) {
+		b->packed = (uint8_t *)d->staging;
+		b->scales = d->scales;
+	}
 	b->unmeasured = d->c.learner->info.measures;
 	b->ours = d->snapshot;
 	b->n_groups = a->transfer.receives ? d->c.core.n_groups : 0;
 	b->group_end = d->c.learner->info.groups.end;
+	return d->format >= CONVERT_WORDS && d->lattice.refused ? ERR_LIMIT : 0;
 }
 
 static int fill_state(struct driver *d, const struct flock_action *a, struct bulk_config *b)
@@ -141,7 +155,7 @@ static void transfer(struct driver *d, const struct flock_action *a)
 	        .done_cb = on_done};
 	int rc = 0;
 	if (a->use == USE_EXCHANGE)
-		fill_exchange(d, a, &b);
+		rc = fill_exchange(d, a, &b);
 	else
 		rc = fill_state(d, a, &b);
 	if (rc == 0) {
@@ -153,8 +167,10 @@ static void transfer(struct driver *d, const struct flock_action *a)
 	}
 	if (rc != 0) {
 		t->bulk = NULL;
-		log_limited(
-		        LOG_WARN, "transfer: %s", rc == ERR_NOMEM ? err_text(rc) : failed.err.msg);
+		log_limited(LOG_WARN, "transfer: %s",
+		        rc == ERR_NOMEM   ? err_text(rc)
+		        : rc == ERR_LIMIT ? "a parameter is not finite, or too large for the format"
+		                          : failed.err.msg);
 		ended(t, &failed);
 	}
 }

@@ -8,6 +8,7 @@
 #include "agent/base/log.h"
 #include "agent/drivers/driver_internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,24 +30,79 @@ static void measured(struct driver *d, enum flock_slot slot, int code, const str
 	e.measured.finite = true;
 	e.measured.sketch = sketch;
 	memcpy(e.measured.distance2, d->distance2, sizeof d->distance2);
+	if (slot == SLOT_STAGING && code == 0 && sketch && d->c.learner->info.packs) {
+		e.measured.found = d->found;
+		e.measured.size = d->lattice.size;
+		e.measured.n_scales = (uint16_t)scales_count(d->n_total);
+	}
+	if (slot == SLOT_STAGING && d->format >= CONVERT_WORDS) {
+		e.measured.blocks = lattice_blocks(d->n_total);
+		e.measured.wrapped = d->wrapped;
+	}
 	driver__event(d, e);
 }
 
 /* What came is kept as a difference from our own snapshot, which is kept as it travels. */
+/* The largest of some numbers, as scales are kept. */
+static void join(int8_t *scale, const float *x, size_t n, float k)
+{
+	float most = 0;
+	for (size_t i = 0; i < n; i++)
+		most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+	int8_t s = scales_of(k * most);
+	*scale = s > *scale ? s : *scale;
+}
+
+/* What an exchange of numbers says about scales: y and the difference from ours, of a piece. */
+static void note_scales(
+        struct driver *d, const float *ours, const float *difference, size_t at, size_t n)
+{
+	int shift = scales_shift(d->n_total);
+	size_t k;
+	for (size_t i = 0; i < n; i += k) {
+		size_t run = (at + i) / SCALES_BLOCK >> shift;
+		k = n - i < SCALES_BLOCK ? n - i : SCALES_BLOCK;
+		join(&d->found[run], difference + i, k, 1.25f);
+		join(&d->lattice.size[run], ours + i, k, 1);
+	}
+}
+
+/* Of a lattice only differences are known. */
+static void sketch_packed(struct driver *d)
+{
+	size_t n = d->c.learner->info.n_train;
+	float y[CHUNK];
+	d->heard = d->own;
+	for (size_t at = 0; at < n; at += CHUNK) {
+		size_t k = n - at < CHUNK ? n - at : CHUNK;
+		lattice_unpack(&d->lattice.l, y, (const uint8_t *)d->staging, at, k);
+		sketch_add(&d->heard, y, at, k);
+	}
+}
+
 static void on_staging_work(uv_work_t *w)
 {
 	struct driver *d = w->data;
 	const struct convert *c = convert_best();
-	size_t n = d->c.learner->info.n_train, word = convert_word(d->format);
+	size_t n = d->n_total, train = d->c.learner->info.n_train, word;
 	const uint8_t *ours = d->snapshot;
 	float y[CHUNK];
+	if (d->format >= CONVERT_WORDS) {
+		sketch_packed(d);
+		return;
+	}
+	word = convert_word(d->format);
 	memset(&d->heard, 0, sizeof d->heard);
+	memset(d->found, SCALES_LEAST, sizeof d->found);
+	memset(d->lattice.size, SCALES_LEAST, sizeof d->lattice.size);
 	for (size_t at = 0; at < n; at += CHUNK) {
 		size_t k = n - at < CHUNK ? n - at : CHUNK;
 		struct convert_sums sums = {0};
 		c->take(d->format, y, ours + at * word, NULL, k, TAKE_WORDS, &sums);
+		note_scales(d, y, d->staging + at, at, k);
 		c->add(y, d->staging + at, 1, k);
-		sketch_add(&d->heard, y, at, k);
+		if (at < train)
+			sketch_add(&d->heard, y, at, k < train - at ? k : train - at);
 	}
 }
 
@@ -123,7 +179,10 @@ static void on_steps(void *arg, const struct learner_step *s, int n)
 			        .lr = s[i].r.lr,
 			        .grad_norm = s[i].r.grad_norm,
 			        .layer_norms = s[i].layer_norms,
-			        .moved = s[i].moved};
+			        .moved = s[i].moved,
+			        .batch = s[i].batch,
+			        .noise = s[i].noise,
+			        .signal = s[i].signal};
 		struct flock_event e = {.kind = FLOCK_EVENT_STEPS};
 		e.steps.list = list;
 		e.steps.n = k;
@@ -164,7 +223,10 @@ static void on_state(void *arg, const struct learner_state *s)
 	        .clock = s->clock,
 	        .optim_steps = s->optim_steps,
 	        .optimizer = s->optimizer,
-	        .vectors = s->vectors};
+	        .vectors = s->vectors,
+	        .batch = s->batch,
+	        .noise = s->noise,
+	        .signal = s->signal};
 	driver__event(arg, e);
 }
 
@@ -304,7 +366,10 @@ static bool adopt(struct driver *d, const struct flock_state *s)
 	        .clock = s->clock,
 	        .optim_steps = s->optim_steps,
 	        .optimizer = s->optimizer,
-	        .vectors = s->vectors};
+	        .vectors = s->vectors,
+	        .batch = s->batch,
+	        .noise = s->noise,
+	        .signal = s->signal};
 	return learner_adopt(d->c.learner, d->fetched, &l);
 }
 
@@ -313,8 +378,25 @@ static bool snapshot(struct driver *d, const struct flock_action *a)
 	/* A device adds it to the sketch of what comes. */
 	bool sketch = a->snapshot.sketch || d->c.learner->info.measures;
 	d->sketch_asked = a->snapshot.sketch;
+	if (a->snapshot.format >= CONVERT_WORDS) {
+		enum convert_format f = (enum convert_format)a->snapshot.format;
+		memcpy(d->scales, a->snapshot.scales, a->snapshot.n_scales);
+		d->lattice.l = (struct lattice){.bits = convert_rows[f].bits,
+		        .count = d->n_total,
+		        .shift = scales_shift(d->n_total),
+		        .scale = d->scales};
+		return learner_pack(d->c.learner, d->snapshot, f, &d->lattice, &d->own);
+	}
 	return learner_snapshot(d->c.learner, d->snapshot, (enum convert_format)a->snapshot.format,
 	        sketch ? &d->own : NULL);
+}
+
+static bool apply(struct driver *d, const struct flock_action *a)
+{
+	if (d->format >= CONVERT_WORDS)
+		return learner_apply_packed(d->c.learner, (const uint8_t *)d->staging, &d->lattice,
+		        a->apply.k, a->apply.n);
+	return learner_apply(d->c.learner, d->staging, a->apply.k, a->apply.n);
 }
 
 static void release(struct driver *d, enum flock_slot slot)
@@ -337,7 +419,7 @@ void driver__learner_action(struct driver *d, const struct flock_action *a)
 		break;
 	case FLOCK_DO_APPLY:
 		/* Cannot be taken back; the learner's queue has room for one of each kind. */
-		if (!learner_apply(l, d->staging, a->apply.k, a->apply.n))
+		if (!apply(d, a))
 			abort();
 		break;
 	case FLOCK_DO_TAKE_STATE:
@@ -371,6 +453,7 @@ void driver__learner_action(struct driver *d, const struct flock_action *a)
 		learner_pause(l);
 		break;
 	case FLOCK_DO_CLOCK:
+		learner_agents(l, a->agents);
 		learner_others(l, a->others);
 		break;
 	case FLOCK_DO_RELEASE:
@@ -389,8 +472,12 @@ int driver__open_learner(struct driver *d, struct err *e)
 {
 	d->n_total = d->c.learner->info.n_total;
 	d->vectors = (size_t)d->c.learner->info.vectors;
-	d->snapshot = learner_buffer(d->c.learner, d->n_total * sizeof(float));
-	d->staging = learner_buffer(d->c.learner, d->n_total * sizeof(float));
+	/* A lattice's whole blocks take more than the numbers of a tiny model. */
+	size_t bytes = convert_bytes(CONVERT_FP32, d->n_total);
+	if (convert_bytes(CONVERT_MOD8, d->n_total) > bytes)
+		bytes = convert_bytes(CONVERT_MOD8, d->n_total);
+	d->snapshot = learner_buffer(d->c.learner, bytes);
+	d->staging = learner_buffer(d->c.learner, bytes);
 	if (!d->snapshot || !d->staging)
 		return err_set(
 		        e, ERR_NOMEM, "no memory for exchanges of %zu parameters", d->n_total);

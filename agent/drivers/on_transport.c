@@ -124,16 +124,18 @@ bool driver__post(struct driver *d, const struct peer_id *to, const struct excha
 /* ---- receiving */
 
 /* The core knows whose agent it is, and the rate that the owner states for it. */
-void driver__certify(struct driver *d, const struct peer_id *id, uint64_t known_label)
+void driver__certify(struct driver *d, const struct peer_id *id, const struct member_view *known)
 {
-	const struct invite *v = d->c.admission ? admission_invite(d->c.admission, id) : NULL;
 	struct gossip_event e = {.kind = EVENT_CERTIFIED, .certified.id = *id};
-	if (!v)
+	struct invite v;
+	if (!d->c.admission || !admission_label(d->c.admission, id, &v))
 		return;
 	crypto_generichash((uint8_t *)&e.certified.label, sizeof e.certified.label,
-	        (const uint8_t *)v->label, strlen(v->label), NULL, 0);
-	e.certified.rate = v->rate;
-	if (e.certified.label != known_label)
+	        (const uint8_t *)v.label, strlen(v.label), NULL, 0);
+	e.certified.rate = v.rate;
+	e.certified.agents = v.agents;
+	if (!known || e.certified.label != known->label || v.rate != known->rate ||
+	        v.agents != known->agents)
 		membership(d, e);
 }
 
@@ -144,7 +146,7 @@ static void learn(struct driver *d, const struct peer_id *id)
 	if (!gossip_find(driver_gossip(d), id, &v))
 		return;
 	transport_generation(d->transport, id, v.record.generation);
-	driver__certify(d, id, v.label);
+	driver__certify(d, id, &v);
 }
 
 /* The outcome of one signature. */

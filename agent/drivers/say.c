@@ -174,8 +174,9 @@ void driver__say(const struct driver *d, const struct flock_say *s)
 		break;
 	case SAY_CAPPED:
 		log_warn("capped %s: it claims %llu samples, and %llu of them are counted: more "
-		         "than 256 times what others train, or than gossip.rate_cap; if it is that "
-		         "fast, set gossip.rate_cap to its samples per second",
+		         "than 256 times what others train, than gossip.rate_cap or than its "
+		         "invite states; if it is that fast, set gossip.rate_cap to its samples "
+		         "per second, or make it an invite with that rate",
 		        id, U(s->a), U(s->b));
 		break;
 	case SAY_ALL_UNLIKE:

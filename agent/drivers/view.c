@@ -65,6 +65,7 @@ void driver_view(const struct driver *d, struct agent_view *v)
 	v->has_validation = d->has_validation;
 	v->validation = d->validation;
 	v->gate = gate_view(v->core.gate, now);
+	v->step_samples = d->c.core.gate.step_samples;
 	v->resumed = d->c.core.resumed;
 	v->saved_ago_ms = now - v->core.saved_ms;
 	v->steps_dropped = l->steps_dropped;

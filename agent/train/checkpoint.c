@@ -22,33 +22,50 @@
 
 enum field_type { TYPE_U64, TYPE_I64, TYPE_F64, TYPE_HASH };
 
+#define FIELD(key, type, member)                                            \
+	{                                                                   \
+		key, type, offsetof(struct checkpoint_state, member), false \
+	}
+#define OPTIONAL(key, type, member)                                        \
+	{                                                                  \
+		key, type, offsetof(struct checkpoint_state, member), true \
+	}
+
 static const struct field {
 	const char *key;
 	enum field_type type;
 	size_t offset;
+	bool optional; /* earlier files do not have it; then it is 0 */
 } fields[] = {
-        {"step", TYPE_U64, offsetof(struct checkpoint_state, step)},
-        {"samples", TYPE_U64, offsetof(struct checkpoint_state, samples)},
-        {"others", TYPE_U64, offsetof(struct checkpoint_state, others)},
-        {"epoch", TYPE_U64, offsetof(struct checkpoint_state, epoch)},
-        {"sample", TYPE_U64, offsetof(struct checkpoint_state, sample)},
-        {"train_samples", TYPE_U64, offsetof(struct checkpoint_state, n_train)},
-        {"optim_steps", TYPE_U64, offsetof(struct checkpoint_state, optim_steps)},
-        {"batch", TYPE_I64, offsetof(struct checkpoint_state, batch)},
-        {"accumulate", TYPE_I64, offsetof(struct checkpoint_state, accumulate)},
-        {"train_seed", TYPE_I64, offsetof(struct checkpoint_state, train_seed)},
-        {"data_seed", TYPE_I64, offsetof(struct checkpoint_state, data_seed)},
-        {"order_seed", TYPE_I64, offsetof(struct checkpoint_state, order_seed)},
-        {"mean", TYPE_F64, offsetof(struct checkpoint_state, mean)},
-        {"std", TYPE_F64, offsetof(struct checkpoint_state, std)},
-        {"best_step", TYPE_U64, offsetof(struct checkpoint_state, best_step)},
-        {"best_loss", TYPE_F64, offsetof(struct checkpoint_state, best_loss)},
-        {"run_hash", TYPE_HASH, offsetof(struct checkpoint_state, origin.manifest.run)},
-        {"run_model", TYPE_HASH, offsetof(struct checkpoint_state, origin.manifest.model)},
-        {"run_init", TYPE_HASH, offsetof(struct checkpoint_state, origin.manifest.init)},
-        {"run_parameters", TYPE_U64, offsetof(struct checkpoint_state, origin.manifest.count)},
-        {"run_samples", TYPE_U64, offsetof(struct checkpoint_state, origin.manifest.total)},
-        {"before_samples", TYPE_U64, offsetof(struct checkpoint_state, origin.before_samples)},
+        FIELD("step", TYPE_U64, step),
+        FIELD("samples", TYPE_U64, samples),
+        FIELD("others", TYPE_U64, others),
+        FIELD("epoch", TYPE_U64, epoch),
+        FIELD("sample", TYPE_U64, sample),
+        FIELD("train_samples", TYPE_U64, n_train),
+        FIELD("optim_steps", TYPE_U64, optim_steps),
+        FIELD("batch", TYPE_I64, batch),
+        FIELD("accumulate", TYPE_I64, accumulate),
+        FIELD("train_seed", TYPE_I64, train_seed),
+        FIELD("data_seed", TYPE_I64, data_seed),
+        FIELD("order_seed", TYPE_I64, order_seed),
+        FIELD("best_step", TYPE_U64, best_step),
+        FIELD("best_loss", TYPE_F64, best_loss),
+        FIELD("run_hash", TYPE_HASH, origin.manifest.run),
+        FIELD("run_model", TYPE_HASH, origin.manifest.model),
+        FIELD("run_init", TYPE_HASH, origin.manifest.init),
+        FIELD("run_parameters", TYPE_U64, origin.manifest.count),
+        FIELD("run_samples", TYPE_U64, origin.manifest.total),
+        FIELD("before_samples", TYPE_U64, origin.before_samples),
+        OPTIONAL("optim_rate", TYPE_F64, optim_rate),
+        OPTIONAL("outer_steps", TYPE_U64, outer_steps),
+        OPTIONAL("adaptive_batch", TYPE_U64, adaptive.size),
+        OPTIONAL("adaptive_noise", TYPE_F64, adaptive.noise),
+        OPTIONAL("adaptive_signal", TYPE_F64, adaptive.signal),
+        OPTIONAL("adaptive_tests", TYPE_U64, adaptive.tests),
+        OPTIONAL("adaptive_given_noise", TYPE_F64, adaptive.given_noise),
+        OPTIONAL("adaptive_given_signal", TYPE_F64, adaptive.given_signal),
+        OPTIONAL("adaptive_may_fall", TYPE_U64, adaptive.may_fall),
 };
 
 static const struct text {
@@ -63,7 +80,7 @@ static const struct text {
 #define N_FIELDS (sizeof fields / sizeof fields[0])
 #define N_TEXTS (sizeof texts / sizeof texts[0])
 /* and format, version, model, backend, device, choices, … */
-#define N_META (N_FIELDS + N_TEXTS + 8)
+#define N_META (N_FIELDS + N_TEXTS + 10)
 
 static const char *const optimizers[] = {[OPTIM_SGD] = "sgd", [OPTIM_ADAMW] = "adamw"};
 
@@ -153,6 +170,12 @@ static int list_tensors(const struct checkpoint_source *s, struct st_tensor *out
 	        .dim = {(int64_t)a->n_total},
 	        .bytes = a->n_total * sizeof(float),
 	};
+	const struct st_tensor trained = {
+	        .dtype = ST_F32,
+	        .rank = 1,
+	        .dim = {(int64_t)a->n_train},
+	        .bytes = a->n_train * sizeof(float),
+	};
 	if (s->m != NULL) {
 		out[n] = state;
 		out[n].name = "optim.m";
@@ -163,6 +186,13 @@ static int list_tensors(const struct checkpoint_source *s, struct st_tensor *out
 		out[n].name = "optim.v";
 		out[n++].data = s->v;
 	}
+	if (s->phi != NULL) {
+		out[n] = out[n + 1] = trained;
+		out[n].name = "optim.phi";
+		out[n++].data = s->phi;
+		out[n].name = "optim.outer";
+		out[n++].data = s->outer;
+	}
 	return n;
 }
 
@@ -170,14 +200,15 @@ int checkpoint_write(const char *path, const struct checkpoint_source *s, struct
 {
 	const struct arch *a = s->arch;
 	struct st_meta meta[N_META];
-	char values[N_FIELDS][32], version[16], crc[16];
+	char values[N_FIELDS][32], mean[WEIGHTS_NUMBERS], std[WEIGHTS_NUMBERS], version[16],
+	        crc[16];
 	struct st_tensor *tensors = NULL;
 	struct buf model;
 	int n = 0, n_tensors, rc;
 
 	buf_init(&model, LIMIT_SAFETENSORS_HEADER / 2);
 	rc = arch_print(a, &model);
-	tensors = calloc((size_t)a->n_views + 2, sizeof *tensors);
+	tensors = calloc((size_t)a->n_views + 4, sizeof *tensors);
 	if (rc == 0 && tensors == NULL)
 		rc = ERR_NOMEM;
 	if (rc != 0) {
@@ -209,6 +240,10 @@ int checkpoint_write(const char *path, const struct checkpoint_source *s, struct
 		print_field(&fields[i], &s->state, values[i]);
 		meta[n++] = (struct st_meta){fields[i].key, values[i]};
 	}
+	weights_numbers(s->state.norm.mean, s->state.norm.n, mean);
+	weights_numbers(s->state.norm.std, s->state.norm.n, std);
+	meta[n++] = (struct st_meta){"mean", mean};
+	meta[n++] = (struct st_meta){"std", std};
 	snprintf(crc, sizeof crc, "%08" PRIx32, checksum(meta, n, tensors, n_tensors));
 	meta[n++] = (struct st_meta){"crc32", crc};
 	rc = st_write(path, tensors, n_tensors, meta, n, e);
@@ -275,10 +310,14 @@ static int read_state(const struct st_file *f, struct checkpoint_state *s, struc
 		/* Earlier files do not have it: their order was data_seed's. */
 		if (text == NULL && strcmp(fields[i].key, "order_seed") == 0)
 			s->order_seed = s->data_seed;
+		else if (text == NULL && fields[i].optional)
+			continue;
 		else if (text == NULL || !parse_field(&fields[i], text, s))
 			return err_set(e, ERR_FORMAT, "damaged: no usable \"%s\" in the metadata",
 			        fields[i].key);
 	}
+	if (weights_normalisation(f, &s->norm, NULL) != 0)
+		return err_set(e, ERR_FORMAT, "damaged: no usable \"mean\" in the metadata");
 	while (kind != NULL && k < sizeof optimizers / sizeof optimizers[0] &&
 	        strcmp(kind, optimizers[k]) != 0)
 		k++;
@@ -288,7 +327,7 @@ static int read_state(const struct st_file *f, struct checkpoint_state *s, struc
 	/* Of a step that another agent made, the samples are among the others'. */
 	if (s->n_train == 0 || s->sample >= s->n_train || s->step > s->samples + s->others ||
 	        s->batch < 1 || s->batch > LIMIT_BATCH || s->accumulate < 1 ||
-	        s->accumulate > LIMIT_BATCH || s->best_step > s->step || s->std < 1e-9)
+	        s->accumulate > LIMIT_BATCH || s->best_step > s->step)
 		return err_set(e, ERR_FORMAT, "damaged: its numbers contradict each other");
 	return read_texts(f, s, e);
 }
@@ -318,6 +357,10 @@ int checkpoint__read(struct checkpoint *c, struct err *e)
 		rc = read_vector(f, "optim.m", &c->m, e);
 	if (rc == 0)
 		rc = read_vector(f, "optim.v", &c->v, e);
+	if (rc == 0)
+		rc = read_vector(f, "optim.phi", &c->phi, e);
+	if (rc == 0)
+		rc = read_vector(f, "optim.outer", &c->outer, e);
 	if (rc != 0)
 		return rc;
 	c->model = st_meta(f, "model");

@@ -4,6 +4,7 @@
  * them; the rest is
  *
  *     optim.m, optim.v   the optimiser's state, flat, F32, n_total
+ *     optim.phi, optim.outer   with gossip.outer noloco, flat, F32, n_train
  *     __metadata__       format, version, model, backend, device, choices, run, owner, before, the
  *                        numbers of struct checkpoint_state, and crc32 over all metadata and all
  *                        data
@@ -15,6 +16,7 @@
 #include "agent/base/limits.h"
 #include "agent/train/weights.h"
 #include "gossip/exchange/manifest.h"
+#include "gossip/policy/batch.h"
 #include "model/arch/arch.h"
 #include "model/graph/optim.h"
 #include "model/io/safetensors.h"
@@ -47,9 +49,12 @@ struct checkpoint_state {
 	int64_t batch, accumulate;
 	int64_t train_seed, data_seed;
 	int64_t order_seed; /* of the order that the position is in: data_seed, or an agent's own */
-	double mean, std;
-	uint64_t best_step; /* 0: there is no best one */
-	double best_loss;   /* validation loss at best_step */
+	struct normalisation norm;
+	uint64_t best_step;          /* 0: there is no best one */
+	double best_loss;            /* validation loss at best_step */
+	double optim_rate;           /* with gossip.outer qgm: of its last step */
+	uint64_t outer_steps;        /* own steps since the last outer one */
+	struct batch_state adaptive; /* size 0: the batch was constant */
 	struct checkpoint_origin origin;
 };
 
@@ -61,6 +66,7 @@ struct checkpoint_source {
 	const char *device;          /* struct device's text */
 	const char *choices;         /* the backend's choices made by timing, or "" */
 	const float *params, *m, *v; /* n_total floats each; m and v may be NULL */
+	const float *phi, *outer;    /* of gossip.outer noloco, n_train floats each; or NULL */
 };
 
 /* Atomic. ERR_NONFINITE, and nothing written, when a value is not finite. */
@@ -71,7 +77,7 @@ struct checkpoint {
 	struct st_file file;
 	struct checkpoint_state state;
 	const char *model, *backend, *device, *choices; /* in file */
-	const struct st_tensor *m, *v;                  /* in file, or NULL */
+	const struct st_tensor *m, *v, *phi, *outer;    /* in file, or NULL */
 };
 
 /* ERR_FORMAT or ERR_NONFINITE: damaged. ERR_UNSUPPORTED: another version. ERR_MISMATCH: a sound

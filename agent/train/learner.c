@@ -21,7 +21,7 @@
 #define HEAR_AT_ONCE 64 /* steps handed to steps_cb in one call, at most */
 
 /* Weight tensors lie in [0, n_decay) in the order of the views, all else that is trained behind. */
-static void make_groups(struct learner_groups *g, const struct arch *a)
+void learner_groups_of(struct learner_groups *g, const struct arch *a)
 {
 	const int room = a->n_train > a->n_decay ? EXCHANGE_GROUPS_MAX - 1 : EXCHANGE_GROUPS_MAX;
 	int weights = 0, seen = 0;
@@ -232,6 +232,11 @@ static void others(struct learner *base, uint64_t samples)
 	poke(of(base));
 }
 
+static void agents(struct learner *base, uint64_t n)
+{
+	atomic_store(&of(base)->agents, n);
+}
+
 /* ---- requests */
 
 static bool ask(struct learner *base, struct learner_job *j)
@@ -269,6 +274,27 @@ static bool apply(struct learner *l, const float *difference, const float *k, in
 	struct learner_job j = {.what = LEARNER_APPLY, .from = difference};
 
 	assert(n_groups == l->info.groups.n);
+	memcpy(j.k, k, (size_t)n_groups * sizeof *k);
+	return ask(l, &j);
+}
+
+static bool pack(struct learner *l, void *to, enum convert_format format,
+        struct learner_lattice *lattice, struct sketch *sketch)
+{
+	assert(l->info.packs && format >= CONVERT_WORDS);
+	return ask(l, &(struct learner_job){.what = LEARNER_SNAPSHOT,
+	                      .to = to,
+	                      .format = format,
+	                      .pack = lattice,
+	                      .sketch = sketch});
+}
+
+static bool apply_packed(struct learner *l, const uint8_t *difference,
+        const struct learner_lattice *lattice, const float *k, int n_groups)
+{
+	struct learner_job j = {.what = LEARNER_APPLY, .difference = difference, .packed = lattice};
+
+	assert(l->info.packs && n_groups == l->info.groups.n);
 	memcpy(j.k, k, (size_t)n_groups * sizeof *k);
 	return ask(l, &j);
 }
@@ -353,9 +379,12 @@ static const struct learner_ops ops = {
         .train = train,
         .pause = pause_training,
         .others = others,
+        .agents = agents,
         .snapshot = snapshot,
         .measure = measure,
         .apply = apply,
+        .pack = pack,
+        .apply_packed = apply_packed,
         .take_state = take_state,
         .try = try,
         .adopt = adopt,
@@ -377,11 +406,13 @@ static void fill_info(struct learner_info *i, const struct trainer *t)
 	        .vectors = trainer_vectors(t),
 	        .total = t->schedule.total,
 	        .evaluates = trainer_evaluates(t),
+	        /* Statistics have no blocks of their own yet. */
+	        .packs = t->dev->backend->stage == NULL && a->n_train == a->n_total,
 	        .measures = t->dev->backend->stage != NULL,
 	        .model = a->preset[0] != '\0' ? a->preset : "own layers",
 	        .device = t->dev->text,
 	};
-	make_groups(&i->groups, a);
+	learner_groups_of(&i->groups, a);
 }
 
 int learner_open(struct learner **out, const struct learner_config *c, enum trainer_part *part,

@@ -18,6 +18,7 @@
 #include "gossip/exchange/exchange.h"
 #include "gossip/policy/sketch.h"
 #include "net/bulk/convert.h"
+#include "net/bulk/lattice.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,6 +31,7 @@ struct learner_groups {
 	int n;
 	size_t end[EXCHANGE_GROUPS_MAX];
 };
+void learner_groups_of(struct learner_groups *g, const struct arch *a);
 
 struct learner_step {
 	struct step_result r;
@@ -38,6 +40,10 @@ struct learner_step {
 	double moved; /* path of the parameters since they were set: Σ ‖x_{t+1} − x_t‖, merges
 	                 left out, estimated from every 16th step; see trainer_flock */
 	double seconds; /* that the step took */
+	/* With train.batch_adapt, else 0: samples of the step, and the norm test's averages,
+	 * 0 while they are not known. */
+	uint64_t batch;
+	double noise, signal;
 };
 
 /* A whole state in memory: parameters, then the optimiser's vectors, n floats each. Who adopts one
@@ -46,6 +52,8 @@ struct learner_state {
 	uint64_t step, samples, clock, optim_steps;
 	uint8_t optimizer, vectors; /* 2 or 3: n, momentum or moments */
 	double moved;
+	uint64_t batch; /* as of learner_step; 0: not said */
+	double noise, signal;
 };
 
 /* How long a difference is: Σ d² for each of learner_groups, and what a sketch makes of the trained
@@ -100,6 +108,13 @@ struct learner_callbacks { /* on the loop; any may be NULL */
 	void (*stopped_cb)(void *arg); /* after learner_stop: the thread has ended */
 };
 
+/* A snapshot or a difference in a format of net/bulk/lattice.h. */
+struct learner_lattice {
+	struct lattice l;
+	int8_t size[SCALES_MAX]; /* written by a snapshot: see lattice_pack */
+	bool refused; /* the same: a parameter is not finite or too large, all is worth nothing */
+};
+
 /* What never changes once a learner is open. */
 struct learner_info {
 	size_t n_total, n_train; /* parameters; the first n_train of them are trained */
@@ -107,6 +122,7 @@ struct learner_info {
 	struct learner_groups groups;
 	uint64_t total;             /* samples of the whole run: epochs × the whole set */
 	bool evaluates;             /* there is something to evaluate a model on */
+	bool packs; /* learner_pack and learner_apply_packed may be asked for */
 	bool measures;              /* learner_measure may be asked for; else the caller measures */
 	const char *model, *device; /* for people; borrowed from the learner */
 };
@@ -122,10 +138,16 @@ struct learner_ops {
 	void (*train)(struct learner *l);
 	void (*pause)(struct learner *l);
 	void (*others)(struct learner *l, uint64_t samples);
+	void (*agents)(struct learner *l, uint64_t n); /* optional */
 	bool (*snapshot)(
 	        struct learner *l, void *to, enum convert_format format, struct sketch *sketch);
 	bool (*measure)(struct learner *l, const float *difference, struct learner_measure *to);
 	bool (*apply)(struct learner *l, const float *difference, const float *k, int n_groups);
+	/* Only with info.packs: */
+	bool (*pack)(struct learner *l, void *to, enum convert_format format,
+	        struct learner_lattice *lattice, struct sketch *sketch);
+	bool (*apply_packed)(struct learner *l, const uint8_t *difference,
+	        const struct learner_lattice *lattice, const float *k, int n_groups);
 	bool (*take_state)(struct learner *l, float *to);
 	bool (*try)(struct learner *l, const float *from, struct learner_trial *to);
 	bool (*adopt)(struct learner *l, const float *from, const struct learner_state *s);
@@ -181,6 +203,13 @@ static inline void learner_others(struct learner *l, uint64_t samples)
 	l->ops->others(l, samples);
 }
 
+/* How many train now, this one included. */
+static inline void learner_agents(struct learner *l, uint64_t n)
+{
+	if (l->ops->agents)
+		l->ops->agents(l, n);
+}
+
 /* Each of the following ends in its callback, in the order in which they were asked for, between
  * two steps (at once when it does not train). A GPU's snapshot holds what a step left and comes
  * some steps later, so that its answer may come behind others; so may what it measures. A learner
@@ -209,6 +238,21 @@ static inline bool learner_apply(
         struct learner *l, const float *difference, const float *k, int n_groups)
 {
 	return l->ops->apply(l, difference, k, n_groups);
+}
+
+/* As learner_snapshot and learner_apply, and ending in the same callbacks, for a format of
+ * net/bulk/lattice.h; the lattice is borrowed as well. The sketch is that of the parameters
+ * themselves. Only with info.packs. */
+static inline bool learner_pack(struct learner *l, void *to, enum convert_format format,
+        struct learner_lattice *lattice, struct sketch *sketch)
+{
+	return l->ops->pack(l, to, format, lattice, sketch);
+}
+
+static inline bool learner_apply_packed(struct learner *l, const uint8_t *difference,
+        const struct learner_lattice *lattice, const float *k, int n_groups)
+{
+	return l->ops->apply_packed(l, difference, lattice, k, n_groups);
 }
 
 static inline bool learner_take_state(struct learner *l, float *to) /* vectors × n_total floats */

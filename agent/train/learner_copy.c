@@ -17,6 +17,7 @@
 
 _Static_assert((int)COPY_FP32 == CONVERT_FP32 && (int)COPY_BF16 == CONVERT_BF16,
         "a device rounds to the wire's formats");
+_Static_assert(LEARNER_PIECE % LATTICE_BLOCK == 0, "whole blocks are packed");
 _Static_assert(DEVICE_GROUPS_MAX > EXCHANGE_GROUPS_MAX, "all groups, and what is in none");
 
 bool learner__sound(struct learner_thread *l)
@@ -109,20 +110,40 @@ static void sketch_piece(struct learner_thread *l, const struct learner_job *j, 
 	sketch_add(j->sketch, l->piece, at, n);
 }
 
+/* All of a lattice's rounding is less than a step: its sketch is made of the parameters. */
+static void pack_piece(struct learner_thread *l, const struct learner_job *j, size_t at, size_t n)
+{
+	const size_t n_train = l->trainer->arch.n_train;
+	struct learner_lattice *p = j->pack;
+
+	if (!lattice_pack(&p->l, (uint8_t *)j->to + convert_bytes(j->format, at), l->piece, at, n,
+	            p->size))
+		p->refused = true;
+	if (j->sketch != NULL && at < n_train)
+		sketch_add(j->sketch, l->piece, at, n < n_train - at ? n : n_train - at);
+}
+
 static void copy_here(struct learner_thread *l, const struct learner_job *j)
 {
 	const struct trainer *t = l->trainer;
 	const struct convert *c = convert_best();
-	const size_t word = convert_word(j->format);
 
 	if (j->sketch != NULL)
 		memset(j->sketch, 0, sizeof *j->sketch);
+	if (j->pack != NULL) {
+		memset(j->pack->size, SCALES_LEAST, sizeof j->pack->size);
+		j->pack->refused = false;
+	}
 	for (size_t at = 0, n; at < t->arch.n_total; at += n) {
 		n = t->arch.n_total - at;
 		n = n < LEARNER_PIECE ? n : LEARNER_PIECE;
 		t->dev->backend->download(
 		        t->dev, l->piece, t->net->params + at, n * sizeof *l->piece);
-		c->pack(j->format, (uint8_t *)j->to + at * word, l->piece, n);
+		if (j->pack != NULL) {
+			pack_piece(l, j, at, n);
+			continue;
+		}
+		c->pack(j->format, (uint8_t *)j->to + convert_bytes(j->format, at), l->piece, n);
 		sketch_piece(l, j, at, n);
 	}
 }
@@ -131,7 +152,7 @@ bool learner__snapshot(struct learner_thread *l, const struct learner_job *j)
 {
 	struct trainer *t = l->trainer;
 	const struct backend *b = t->dev->backend;
-	struct learner_copy *c = b->snapshot != NULL ? begin(l, j) : NULL;
+	struct learner_copy *c = b->snapshot != NULL && j->pack == NULL ? begin(l, j) : NULL;
 	struct err e;
 
 	if (c != NULL) {
@@ -150,6 +171,41 @@ bool learner__snapshot(struct learner_thread *l, const struct learner_job *j)
 	}
 	copy_here(l, j);
 	return learner__sound(l);
+}
+
+/* ---- differences of a lattice */
+
+/* Up to where one factor goes. */
+static size_t group_end(
+        const struct learner_thread *l, const struct learner_job *j, size_t at, float *k)
+{
+	const struct learner_groups *g = &l->base.info.groups;
+	float least = g->n > 0 ? j->k[0] : 0;
+
+	for (int i = 0; i < g->n; i++) {
+		least = j->k[i] < least ? j->k[i] : least;
+		*k = j->k[i];
+		if (at < g->end[i])
+			return g->end[i];
+	}
+	*k = least;
+	return l->trainer->arch.n_total;
+}
+
+int learner__apply_packed(struct learner_thread *l, const struct learner_job *j, struct err *e)
+{
+	struct trainer *t = l->trainer;
+	int rc = 0;
+
+	for (size_t at = 0, n; at < t->arch.n_total && rc == 0; at += n) {
+		float k;
+
+		n = group_end(l, j, at, &k) - at;
+		n = n < LEARNER_PIECE ? n : LEARNER_PIECE;
+		lattice_unpack(&j->packed->l, l->piece, j->difference, at, n);
+		rc = trainer_add_part(t, l->piece, at, n, k, e);
+	}
+	return rc ? rc : trainer_add_end(t, e);
 }
 
 /* ---- distances */

@@ -62,7 +62,11 @@ struct learner_job {
 	void *to;          /* borrowed from the loop until the callback */
 	const float *from; /* the same */
 	enum convert_format format;
-	struct sketch *sketch;           /* the same; NULL: none is wanted */
+	struct sketch *sketch;        /* the same; NULL: none is wanted */
+	struct learner_lattice *pack; /* of SNAPSHOT: the same; NULL: a format of numbers */
+	/* Of APPLY: the same; NULL: `from` is added, else this packed difference. */
+	const struct learner_lattice *packed;
+	const uint8_t *difference;
 	struct learner_measure *measure; /* the same */
 	struct learner_trial *trial;     /* the same */
 	float k[EXCHANGE_GROUPS_MAX];
@@ -108,7 +112,7 @@ struct learner_thread {
 	bool opened, begun, poked;              /* under the lock */
 	atomic_bool asked;                      /* requests are there: looked at without the lock */
 	atomic_bool train, stop, ended;
-	_Atomic uint64_t others;
+	_Atomic uint64_t others, agents;
 
 	/* The thread's. */
 	struct trainer *trainer; /* owned */
@@ -143,6 +147,10 @@ bool learner__sound(struct learner_thread *l);
 /* True: it is there. Otherwise the device is at it, or has failed. */
 bool learner__snapshot(struct learner_thread *l, const struct learner_job *j);
 bool learner__measure(struct learner_thread *l, const struct learner_job *j);
+
+/* Adds it at once. */
+int learner__apply_packed(
+        struct learner_thread *l, const struct learner_job *j, struct err *e) MUST_CHECK;
 
 /* Behind a step: a copy when one is due. */
 void learner__keep(struct learner_thread *l, double now_s);

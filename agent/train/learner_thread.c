@@ -26,7 +26,7 @@
 #include <sys/resource.h>
 
 #define BEFORE_STEPS 200 /* that the state before an adoption is kept */
-#define NICE 5 /* below the loop's thread; the device's threads inherit it */
+#define NICE 5           /* below the loop's thread; the device's threads inherit it */
 
 void learner__push(struct learner_queue *q, const struct learner_job *j)
 {
@@ -128,6 +128,9 @@ static void get_state(struct learner_thread *l, struct learner_job *j)
 	        .optimizer = s.optimizer,
 	        .vectors = s.vectors,
 	        .moved = t->moved,
+	        .batch = s.batch,
+	        .noise = s.noise,
+	        .signal = s.signal,
 	};
 }
 
@@ -181,6 +184,9 @@ static void adopt(struct learner_thread *l, struct learner_job *j)
 	        .optim_steps = j->state.optim_steps,
 	        .optimizer = j->state.optimizer,
 	        .vectors = j->state.vectors,
+	        .batch = j->state.batch,
+	        .noise = j->state.noise,
+	        .signal = j->state.signal,
 	};
 
 	keep_before(l);
@@ -233,7 +239,9 @@ static void apply(struct learner_thread *l, const struct learner_job *j)
 	l->run.unsaved = true;
 	l->merge = *j; /* the trainer borrows k */
 	l->merging = true;
-	if (trains(l))
+	if (j->packed != NULL)
+		rc = learner__apply_packed(l, j, &e);
+	else if (trains(l))
 		rc = trainer_merge(t, j->from, end, l->merge.k, n, &e);
 	else
 		rc = trainer_add(t, j->from, end, l->merge.k, n, &e);
@@ -322,6 +330,7 @@ static void watch_end(struct learner_thread *l)
 	struct trainer *t = l->trainer;
 
 	trainer_set_others(t, atomic_load(&l->others));
+	trainer_set_agents(t, atomic_load(&l->agents));
 	if (l->done || !train_run_over(&l->run))
 		return;
 	l->done = true;
@@ -336,13 +345,17 @@ static void stepped(void *arg, const struct step_result *r, double seconds)
 	struct learner_thread *l = arg;
 	const struct trainer *t = l->trainer;
 
-	tell_step(l, &(struct learner_step){
-	                     .r = *r,
-	                     .clock = trainer_clock(t),
-	                     .layer_norms = t->layer_norms,
-	                     .moved = t->moved,
-	                     .seconds = seconds,
-	             });
+	struct learner_step s = {
+	        .r = *r,
+	        .clock = trainer_clock(t),
+	        .layer_norms = t->layer_norms,
+	        .moved = t->moved,
+	        .seconds = seconds,
+	};
+
+	if (trainer_batch(t, &s.noise, &s.signal) > 0)
+		s.batch = (uint64_t)r->count;
+	tell_step(l, &s);
 	tell_merged(l);
 }
 

@@ -159,12 +159,18 @@ void metrics_start(struct metrics *m, const struct trainer *t, bool resumed)
 void metrics_step(struct metrics *m, const struct trainer *t, const struct step_result *r,
         double samples_per_s)
 {
+	double noise, signal;
+
 	begin(m, t, "step");
 	add_number(m, "loss", r->loss);
 	add_number(m, "accuracy", (double)r->correct / (double)r->count);
 	add_number(m, "grad_norm", r->grad_norm);
 	add_number(m, "lr", r->lr);
 	add_number(m, "samples_per_s", samples_per_s);
+	if (trainer_batch(t, &noise, &signal) > 0) {
+		add(m, ",\"batch\":%" PRId64, r->count);
+		add_number(m, "noise", noise > 0 && signal > 0 ? noise / signal : NAN);
+	}
 	finish(m);
 }
 

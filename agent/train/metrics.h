@@ -4,7 +4,9 @@
  *     {"event":"start","time":…,"step":0,…}   a process begins; resumed, its step is the one it
  *                                             goes on from, and replaces lines of later steps that
  *                                             a process before it may have left
- *     {"event":"step",…}                      that one step's loss, not an average
+ *     {"event":"step",…}                      that one step's loss, not an average; with
+ *                                             train.batch_adapt its samples, and S/G of the norm
+ *                                             test
  *     {"event":"eval","set":"test",…}
  *                                             or "test-part": some of it, the same each time;
  *                                             or "validation": what is held out, of which a

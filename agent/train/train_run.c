@@ -61,6 +61,10 @@ int train_run_begin(struct train_run *r, struct trainer *t, const struct run_dir
 	if (rc != 0)
 		r->metrics.broken = *e;
 	r->metrics_told = rc != 0;
+	if (t->config->train.batch_adapt != BATCH_ADAPT_OFF &&
+	        t->config->data.partition.kind == PARTITION_LABEL)
+		log_warn("train.batch_adapt with data.partition.kind \"label\": the norm test is "
+		         "proven for agents whose data are alike; these batches may grow too soon");
 	metrics_start(&r->metrics, t, resumed);
 	return rc;
 }

@@ -16,6 +16,7 @@
 #include "agent/train/trainer.h"
 
 #include "agent/train/weights.h"
+#include "model/graph/outer.h"
 
 #include "agent/base/exit_code.h"
 #include "agent/base/rng.h"
@@ -25,6 +26,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* At the momentum's length: steps after the parameters were set, and steps between later looks. */
 #define LOOK_FIRST 16
@@ -39,22 +41,36 @@ uint32_t *index_all(uint32_t n)
 	return index;
 }
 
+int trainer_dataset(const struct config *c, enum data_part part, int64_t classes, struct dataset *d,
+        struct err *e)
+{
+	const bool test = part == DATA_TEST;
+	const char *images = test ? c->data.test_images : c->data.train_images;
+	const char *labels = test ? c->data.test_labels : c->data.train_labels;
+
+	if (c->data.path[0] != '\0')
+		return dataset_read(d, c->data.format, c->data.path, part, classes, e);
+	if (images[0] == '\0')
+		return err_set(e, ERR_NOTFOUND, "no files are named");
+	return dataset_read_idx(d, images, labels, classes, e);
+}
+
 static int open_test(struct trainer *t, struct err *e)
 {
 	const struct config *c = t->config;
 	char have[64], want[64];
 	int rc;
 
-	if (c->data.test_images[0] == '\0')
+	rc = trainer_dataset(c, DATA_TEST, t->train_data.classes, &t->test_data, e);
+	if (rc == ERR_NOTFOUND)
 		return 0;
-	rc = dataset_read_idx(
-	        &t->test_data, c->data.test_images, c->data.test_labels, t->train_data.classes, e);
 	if (rc != 0)
 		return rc;
 	t->has_test = true;
 	if (!shape_equal(&t->test_data.shape, &t->train_data.shape))
 		return err_set(e, ERR_MISMATCH, "%s: samples of %s, but those to train on are %s",
-		        c->data.test_images, shape_text(&t->test_data.shape, have),
+		        c->data.path[0] != '\0' ? c->data.path : c->data.test_images,
+		        shape_text(&t->test_data.shape, have),
 		        shape_text(&t->train_data.shape, want));
 	t->test_index = index_all(t->test_data.count);
 	if (t->test_index == NULL)
@@ -63,7 +79,7 @@ static int open_test(struct trainer *t, struct err *e)
 }
 
 /* Over what is not held out, and how many that are. */
-static int whole_set(const struct config *c, const struct dataset *d, double *mean, double *std,
+static int whole_set(const struct config *c, const struct dataset *d, struct normalisation *norm,
         uint32_t *n, struct err *e)
 {
 	struct partition all = c->data.partition;
@@ -74,25 +90,24 @@ static int whole_set(const struct config *c, const struct dataset *d, double *me
 	rc = data_split(d, &all, c->data.validation, &index, n, &val, &n_val, e);
 	if (rc != 0)
 		return rc;
-	dataset_statistics(d, index, *n, mean, std);
+	dataset_statistics(d, index, *n, norm);
 	free(index);
 	free(val);
 	return 0;
 }
 
 int trainer_normalisation(
-        const struct config *c, const struct dataset *d, double *mean, double *std, struct err *e)
+        const struct config *c, const struct dataset *d, struct normalisation *norm, struct err *e)
 {
 	uint32_t n;
 
-	return whole_set(c, d, mean, std, &n, e);
+	return whole_set(c, d, norm, &n, e);
 }
 
 static int open_data(struct trainer *t, struct err *e)
 {
 	const struct config *c = t->config;
-	int rc = dataset_read_idx(
-	        &t->train_data, c->data.train_images, c->data.train_labels, c->data.classes, e);
+	int rc = trainer_dataset(c, DATA_TRAIN, c->data.classes, &t->train_data, e);
 
 	if (rc == 0)
 		rc = open_test(t, e);
@@ -100,7 +115,7 @@ static int open_data(struct trainer *t, struct err *e)
 		rc = data_split(&t->train_data, &c->data.partition, c->data.validation,
 		        &t->train_index, &t->n_train, &t->val_index, &t->n_val, e);
 	if (rc == 0)
-		rc = whole_set(c, &t->train_data, &t->mean, &t->std, &t->n_whole, e);
+		rc = whole_set(c, &t->train_data, &t->norm, &t->n_whole, e);
 	return rc;
 }
 
@@ -146,8 +161,7 @@ static int open_loader(struct trainer *t, struct loader **out, struct loader_con
 
 	lc.batch = c->train.batch;
 	lc.seed = (uint64_t)t->order_seed;
-	lc.mean = t->mean;
-	lc.std = t->std;
+	lc.norm = t->norm;
 	lc.ahead = (int)c->data.ahead;
 	lc.dev = t->dev;
 	return loader_new(out, &lc, at, e);
@@ -181,6 +195,23 @@ static int open_loaders(struct trainer *t, struct err *e)
 	if (rc == 0 && t->has_test)
 		rc = open_loader(t, &t->test_loader, test, start, e);
 	return rc;
+}
+
+/* No step holds a sample twice. */
+static void plan_batch(struct trainer *t)
+{
+	const struct config *c = t->config;
+	const uint64_t micro = (uint64_t)c->train.batch;
+	const uint64_t first = micro * (uint64_t)c->train.accumulate;
+	uint64_t most = (uint64_t)c->train.batch_max;
+
+	most = most < t->n_train ? most : t->n_train;
+	t->batch_config = (struct batch_config){.eta = c->train.batch_eta,
+	        .micro = micro,
+	        .first = first,
+	        .most = most > first ? most : first};
+	batch_start(&t->batch, &t->batch_config);
+	t->agents = 1;
 }
 
 static uint64_t epochs_to_samples(const struct trainer *t, double epochs)
@@ -222,6 +253,9 @@ int trainer_exit_code(int err_code, enum trainer_part part)
 	        [TRAINER_MODEL] = EXIT_CONFIG,
 	        [TRAINER_DEVICE] = EXIT_DEVICE};
 
+	/* A model that this device cannot run: one of the two settings is wrong. */
+	if (part == TRAINER_DEVICE && err_code == ERR_UNSUPPORTED)
+		return EXIT_CONFIG;
 	return exit_code(err_code, busy_with[part]);
 }
 
@@ -262,6 +296,7 @@ int trainer_new(
 		return rc;
 	}
 	plan_schedule(t);
+	plan_batch(t);
 	*out = t;
 	return 0;
 }
@@ -282,6 +317,8 @@ void trainer_free(struct trainer *t)
 	if (t->dev != NULL)
 		device_close(t->dev);
 	arch_close(&t->arch);
+	free(t->outer);
+	free(t->phi);
 	free(t->part_index);
 	free(t->test_index);
 	free(t->val_index);
@@ -322,6 +359,26 @@ static int bound_validation(struct trainer *t, uint64_t part, struct err *e)
 	return open_loader(t, &t->val_loader, lc, start, e);
 }
 
+/* The rules of outer optimizers are computed on the host. NoLoCo's own vectors are there, and it
+ * reads parameters at an exchange only; QGM is the optimizer of every step. */
+static int open_outer(struct trainer *t, struct err *e)
+{
+	const int kind = t->config->gossip.outer;
+
+	if (kind == OUTER_QGM && t->dev->backend->host_alloc != NULL)
+		return err_set(e, ERR_UNSUPPORTED,
+		        "gossip.outer: qgm is computed by the CPU only: --device cpu");
+	t->optim.qgm = kind == OUTER_QGM;
+	if (kind != OUTER_NOLOCO)
+		return 0;
+	t->phi = malloc(t->arch.n_train * sizeof *t->phi);
+	t->outer = malloc(t->arch.n_train * sizeof *t->outer);
+	if (t->phi == NULL || t->outer == NULL)
+		return err_set(e, ERR_NOMEM, "no memory for gossip.outer");
+	trainer__params_set(t);
+	return 0;
+}
+
 int trainer_flock(struct trainer *t, uint64_t identity, bool layer_norms, struct err *e)
 {
 	const uint64_t n = t->has_test ? t->test_data.count : 0;
@@ -341,6 +398,8 @@ int trainer_flock(struct trainer *t, uint64_t identity, bool layer_norms, struct
 		lc.index = t->part_index;
 		rc = open_loader(t, &t->part_loader, lc, start, e);
 	}
+	if (rc == 0)
+		rc = open_outer(t, e);
 	if (rc == 0)
 		rc = bound_validation(t, part, e);
 	if (rc == 0 && !trainer_evaluates(t)) {
@@ -363,6 +422,11 @@ void trainer_set_others(struct trainer *t, uint64_t samples)
 		t->others = samples;
 }
 
+void trainer_set_agents(struct trainer *t, uint64_t agents)
+{
+	t->agents = agents > 0 ? agents : 1;
+}
+
 uint64_t trainer_clock(const struct trainer *t)
 {
 	return t->flock ? t->samples + t->others : t->samples;
@@ -373,9 +437,29 @@ uint64_t trainer_epoch_samples(const struct trainer *t)
 	return t->flock ? t->n_whole : t->n_train;
 }
 
-static uint64_t samples_per_step(const struct trainer *t)
+static bool adapts(const struct trainer *t)
 {
-	return (uint64_t)(t->config->train.batch * t->config->train.accumulate);
+	return t->config->train.batch_adapt != BATCH_ADAPT_OFF;
+}
+
+uint64_t trainer_step_samples(const struct trainer *t)
+{
+	const uint64_t total = t->schedule.total, clock = trainer_clock(t);
+
+	if (!adapts(t))
+		return t->batch_config.first;
+	return batch_now(
+	        &t->batch, &t->batch_config, t->agents, total > clock ? total - clock : 0, total);
+}
+
+uint64_t trainer_batch(const struct trainer *t, double *noise, double *signal)
+{
+	*noise = *signal = 0;
+	if (!adapts(t))
+		return 0;
+	if (!batch_known(&t->batch, noise, signal))
+		*noise = *signal = 0;
+	return t->batch.size;
 }
 
 bool trainer_done(const struct trainer *t)
@@ -385,7 +469,7 @@ bool trainer_done(const struct trainer *t)
 
 uint64_t trainer_steps_total(const struct trainer *t)
 {
-	uint64_t per_step = samples_per_step(t);
+	uint64_t per_step = trainer_step_samples(t);
 
 	if (trainer_done(t))
 		return t->step;
@@ -402,6 +486,12 @@ void trainer__params_set(struct trainer *t)
 	t->moved = 0;
 	t->momentum_norm = 0;
 	t->since_set = 0;
+	t->optim.rate = 0;
+	if (t->phi == NULL)
+		return;
+	t->dev->backend->download(t->dev, t->phi, t->net->params, t->arch.n_train * sizeof *t->phi);
+	memset(t->outer, 0, t->arch.n_train * sizeof *t->outer);
+	t->since_outer = 0;
 }
 
 /* What a flock wants to know of a step that was just taken with that learning rate. */
@@ -437,25 +527,76 @@ static int measure(struct trainer *t, double lr, struct err *e)
 	return 0;
 }
 
-/* Micro-batch k of a step. */
-static int train_batch(struct trainer *t, int64_t k, struct loss_result *r, struct err *e)
+/* One forward and backward over b, or over its first `part` samples (0: over all of it). */
+static int train_batch(struct trainer *t, const struct batch *b, int64_t part, bool first,
+        float scale, uint64_t seed, struct loss_result *r, struct err *e)
 {
-	const struct batch *b = loader_next(t->loader);
-	const float scale = 1.0f / (float)samples_per_step(t);
 	int rc;
 
-	assert(b != NULL);
-	rc = graph_train_begin(
-	        t->net, b, k > 0, scale, rng_mix(t->dropout_seed, t->step, (uint64_t)k), r, e);
+	if (part > 0)
+		rc = graph_train_part(t->net, b, part, scale, seed, r, e);
+	else
+		rc = graph_train_begin(t->net, b, !first, scale, seed, r, e);
 	if (rc == 0)
-		rc = graph_ahead(t->net, loader_peek(t->loader), e);
+		rc = graph_ahead(t->net, part > 0 ? b : loader_peek(t->loader), e);
 	return rc ? rc : graph_wait(t->net, e);
+}
+
+/* What the norm test compares with the whole step: its first micro-batch, or half of the only one.
+ */
+struct probe {
+	uint64_t samples; /* 0: this step is not tested */
+	double squares;   /* ‖mean gradient of them‖² */
+};
+
+static int probe(struct trainer *t, struct probe *p, double scale, struct err *e)
+{
+	int rc = t->dev->backend->sum_squares(
+	        t->dev, t->net->grads, t->arch.n_train, &p->squares, e);
+
+	p->squares *= scale * scale;
+	return rc;
+}
+
+/* Micro-batch k of K. The half of a single one is computed for the test alone: what the step makes
+ * of the batch is the same to the bit as without a test. */
+static int micro_batch(struct trainer *t, uint64_t k, uint64_t of, struct probe *p,
+        struct loss_result *r, struct err *e)
+{
+	const struct batch *b = loader_next(t->loader);
+	const uint64_t seed = rng_mix(t->dropout_seed, t->step, k);
+	const float scale = 1.0f / (float)(of * t->batch_config.micro);
+	int rc = 0;
+
+	assert(b != NULL);
+	if (p->samples > 0 && of == 1) {
+		const int64_t half = (int64_t)p->samples;
+
+		rc = train_batch(t, b, half, true, 1.0f / (float)half, seed, r, e);
+		if (rc == 0)
+			rc = probe(t, p, 1, e);
+	}
+	if (rc == 0)
+		rc = train_batch(t, b, 0, k == 0, scale, seed, r, e);
+	if (rc == 0 && p->samples > 0 && of > 1 && k == 0)
+		rc = probe(t, p, (double)of, e);
+	return rc;
+}
+
+static double lr_of_batch(const struct trainer *t, uint64_t samples)
+{
+	const double times = (double)samples / (double)t->batch_config.first;
+	const int how = t->config->train.batch_lr;
+
+	return how == BATCH_LR_SQRT ? sqrt(times) : how == BATCH_LR_LINEAR ? times : 1;
 }
 
 static int run_step(struct trainer *t, struct step_result *r, struct err *e)
 {
 	const struct config *c = t->config;
-	const uint64_t per_step = samples_per_step(t), epoch = trainer_epoch(t);
+	const uint64_t per_step = trainer_step_samples(t), epoch = trainer_epoch(t);
+	const uint64_t micro = t->batch_config.micro, of = per_step / micro;
+	struct probe part = {0};
 	double loss_sum = 0;
 	int rc;
 
@@ -464,15 +605,20 @@ static int run_step(struct trainer *t, struct step_result *r, struct err *e)
 	        .samples = t->samples + per_step,
 	        .lr = c->train.optim.lr * schedule_factor(&t->schedule, trainer_clock(t)),
 	};
-	for (int64_t k = 0; k < c->train.accumulate; k++) {
-		struct loss_result part;
+	if (adapts(t)) {
+		r->lr *= lr_of_batch(t, per_step);
+		if (batch_tested(r->step))
+			part.samples = of > 1 ? micro : micro / 2;
+	}
+	for (uint64_t k = 0; k < of; k++) {
+		struct loss_result one;
 
-		rc = train_batch(t, k, &part, e);
+		rc = micro_batch(t, k, of, &part, &one, e);
 		if (rc != 0)
 			return rc;
-		loss_sum += part.loss_sum;
-		r->correct += part.correct;
-		r->count += part.count;
+		loss_sum += one.loss_sum;
+		r->correct += one.correct;
+		r->count += one.count;
 	}
 	r->loss = loss_sum / (double)r->count;
 	if (!isfinite(r->loss))
@@ -485,6 +631,12 @@ static int run_step(struct trainer *t, struct step_result *r, struct err *e)
 	}
 	t->step = r->step;
 	t->samples = r->samples;
+	t->since_outer++;
+	if (part.samples > 0)
+		batch_test(&t->batch, part.samples, part.squares, per_step,
+		        r->grad_norm * r->grad_norm);
+	if (adapts(t))
+		batch_decide(&t->batch, &t->batch_config, t->step, t->agents);
 	r->epoch_end = trainer_epoch(t) > epoch;
 	return t->flock ? measure(t, r->lr, e) : 0;
 }

@@ -8,6 +8,7 @@
 
 #include "agent/config/config.h"
 #include "agent/train/checkpoint.h"
+#include "gossip/policy/batch.h"
 #include "model/data/data.h"
 #include "model/graph/graph.h"
 #include "model/graph/optim.h"
@@ -20,7 +21,7 @@ struct trainer {
 	uint32_t *train_index, *val_index, *test_index; /* owned */
 	uint32_t n_train, n_val;
 	uint32_t n_whole; /* samples that are not held out, whichever part of them is ours */
-	double mean, std; /* of the input's normalisation */
+	struct normalisation norm; /* of the input */
 	struct arch arch;
 	struct device *dev;   /* owned */
 	char device_why[160]; /* what was chosen and for what reason */
@@ -28,8 +29,11 @@ struct trainer {
 	struct optim optim;
 	struct loader *loader, *val_loader, *test_loader; /* owned; the last two may be NULL */
 	struct schedule schedule;
-	uint64_t step, samples; /* own */
-	int64_t order_seed;     /* of the order of the images and of their augmentation */
+	uint64_t step, samples;           /* own */
+	struct batch_config batch_config; /* with train.batch_adapt; see gossip/policy/batch.h */
+	struct batch_state batch;
+	uint64_t agents;    /* that train in the flock, this one included */
+	int64_t order_seed; /* of the order of the images and of their augmentation */
 	uint64_t dropout_seed;
 
 	/* As one of a flock. */
@@ -43,12 +47,19 @@ struct trainer {
 	double moved;       /* see trainer_flock */
 	double momentum_norm; /* as last looked at */
 	uint64_t since_set;   /* steps */
+	/* Of NoLoCo (model/graph/outer.h), in the host's memory; NULL: it is not chosen. */
+	float *phi, *outer;   /* owned, n_train floats each: φ and the outer momentum */
+	uint64_t since_outer; /* own steps */
 	const float *staged;  /* by trainer_stage, and not merged yet; NULL: nothing is */
 
 	uint64_t best_step; /* 0: no validation yet */
 	double best_loss;
 	struct checkpoint_origin origin; /* of its checkpoints */
 };
+
+/* The data that the config names. ERR_NOTFOUND: it has no such part; a test set is optional. */
+int trainer_dataset(const struct config *c, enum data_part part, int64_t classes, struct dataset *d,
+        struct err *e) MUST_CHECK;
 
 /* What trainer_new was busy with: its errors mean different things to the user. */
 enum trainer_part { TRAINER_DATA, TRAINER_MODEL, TRAINER_DEVICE };
@@ -75,13 +86,25 @@ int trainer_flock(struct trainer *t, uint64_t identity, bool layer_norms, struct
 /* What the others have done; never falls. */
 void trainer_set_others(struct trainer *t, uint64_t samples);
 
+/* How many train, this one included: the larger the flock, the smaller a batch will do. */
+void trainer_set_agents(struct trainer *t, uint64_t agents);
+
+/* Samples of the next step: train.batch × train.accumulate, or what the norm test made of it. */
+uint64_t trainer_step_samples(const struct trainer *t);
+
+/* With train.batch_adapt b, and of the norm test the averages S and G, 0 while they are not known
+ * (policy/batch.h); else 0. S/G is the number of samples of which the gradient's noise is as long
+ * as the gradient itself. */
+uint64_t trainer_batch(const struct trainer *t, double *noise, double *signal);
+
 /* Samples of the run: own, and in a flock the others' too. */
 uint64_t trainer_clock(const struct trainer *t);
 
 /* Of one epoch: this agent's part, or in a flock the whole set. */
 uint64_t trainer_epoch_samples(const struct trainer *t);
 
-/* One optimiser step: train.accumulate batches of train.batch samples. */
+/* One optimiser step: train.accumulate batches of train.batch samples, or with train.batch_adapt as
+ * many as the norm test wants. Memory for activations is that of one batch. */
 struct step_result {
 	uint64_t step, samples; /* of the run, this step included */
 	double loss;            /* mean over the step's samples */
@@ -126,13 +149,13 @@ struct trainer_trial {
 	double loss, own, initial; /* NaN: not a number */
 	bool test;                 /* of samples that are not trained on */
 };
-int trainer_try(struct trainer *t, const float *params, struct trainer_trial *r,
-        struct err *e) MUST_CHECK;
+int trainer_try(
+        struct trainer *t, const float *params, struct trainer_trial *r, struct err *e) MUST_CHECK;
 
 /* Mean and deviation for a training set: over all samples that are not held out, whichever part of
  * them is ours, since agents that average their parameters must see the same input alike. */
-int trainer_normalisation(const struct config *c, const struct dataset *d, double *mean,
-        double *std, struct err *e) MUST_CHECK;
+int trainer_normalisation(const struct config *c, const struct dataset *d,
+        struct normalisation *norm, struct err *e) MUST_CHECK;
 
 /* 0, 1, … n − 1, malloc'd; NULL without memory. */
 uint32_t *index_all(uint32_t n);
@@ -178,6 +201,8 @@ struct trainer_state {
 	uint64_t optim_steps;
 	uint8_t optimizer; /* enum optim_kind */
 	uint8_t vectors;   /* 2 or 3 */
+	uint64_t batch;    /* of the norm test, as its averages; 0: nothing is known */
+	double noise, signal;
 };
 
 /* to has room for trainer_vectors × arch.n_total floats. */
@@ -194,6 +219,12 @@ int trainer_adopt_state(struct trainer *t, const float *from, const struct train
  * one before it ends. What is behind the last end moves by the smallest k. */
 int trainer_add(struct trainer *t, const float *difference, const size_t *end, const float *k,
         int n, struct err *e) MUST_CHECK;
+
+/* The same in parts, for who has the difference packed: n floats from parameter `at` on with one k.
+ * The end comes behind the last part; nothing else may come between. On the host's memory alone. */
+int trainer_add_part(struct trainer *t, const float *difference, size_t at, size_t n, float k,
+        struct err *e) MUST_CHECK;
+int trainer_add_end(struct trainer *t, struct err *e) MUST_CHECK;
 
 /* What trainer_merge may be given next, if it does not change until then; and it is measured, see
  * model/device/device.h. ERR_BUSY: the device has no room for it, or is not of that kind. */

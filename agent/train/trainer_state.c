@@ -12,12 +12,20 @@
  * rounding, so the choices travel with the checkpoint, and the net is built again with them. */
 #include "agent/train/trainer.h"
 
+#include "gossip/policy/outer.h"
+#include "model/graph/outer.h"
+
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define PIECE 4096 /* floats */
+#define MOMENT_RATIO 1024.0
+#define MOMENT_SMALL 1e-30 /* gradients so small leave a second moment of 0 */
 
 static const char *device_choices(struct device *d)
 {
@@ -44,6 +52,17 @@ void trainer_get_state(struct trainer *t, float *to, struct trainer_state *s)
 	        .optimizer = (uint8_t)t->config->train.optim.kind,
 	        .vectors = (uint8_t)trainer_vectors(t),
 	};
+	s->batch = trainer_batch(t, &s->noise, &s->signal);
+}
+
+/* How much larger than v the square of m can be in AdamW, whatever the gradients were (Cauchy and
+ * Schwarz): so the first steps with a peer's moments are no longer than lr times its root. Twice
+ * that for rounding, and enough for agents with somewhat other betas. */
+static double moment_ratio(const struct optim_config *c)
+{
+	const double a = 1 - c->beta1, b = 1 - c->beta2, left = 1 - c->beta1 * c->beta1 / c->beta2;
+	const double most = left > 0 ? 2 * a * a / b / left : (double)INFINITY;
+	return most > MOMENT_RATIO ? most : MOMENT_RATIO;
 }
 
 /* In another thread's or a peer's memory these may be any numbers. */
@@ -59,9 +78,15 @@ static int check_state(
 		        e, ERR_INVALID, "the state claims %" PRIu64 " steps", s->optim_steps);
 	if (weights_nonfinite(from, all) < all)
 		return err_set(e, ERR_NONFINITE, "the state has values that are not finite");
-	for (size_t i = 2 * n; i < all; i++)
-		if (from[i] < 0)
+	const double most = moment_ratio(&t->config->train.optim);
+	for (size_t i = 2 * n; i < all; i++) {
+		const double m = (double)from[i - n], v = (double)from[i];
+		if (v < 0)
 			return err_set(e, ERR_INVALID, "the state has a negative second moment");
+		if (m * m > most * v + MOMENT_SMALL)
+			return err_set(
+			        e, ERR_INVALID, "the state has moments that no steps lead to");
+	}
 	return 0;
 }
 
@@ -87,6 +112,7 @@ int trainer_adopt_state(
 		return rc;
 	upload_state(t, from);
 	t->optim.steps = s->optim_steps;
+	batch_given(&t->batch, &t->batch_config, s->batch, s->noise, s->signal);
 	return 0;
 }
 
@@ -105,11 +131,80 @@ static void set_merge(
 	};
 }
 
+/* φ moves along with an exchange that no outer step follows. */
+static void follow(
+        struct trainer *t, const float *difference, const size_t *end, const float *k, int n)
+{
+	float least = n > 0 ? k[0] : 0;
+	size_t at = 0;
+
+	for (int g = 0; g < n; g++) {
+		least = k[g] < least ? k[g] : least;
+		outer_follow(t->phi + at, difference + at, end[g] - at, k[g]);
+		at = end[g];
+	}
+	outer_follow(t->phi + at, difference + at, t->arch.n_train - at, least);
+}
+
+/* Behind an exchange that was added: NoLoCo's correction, in pieces. */
+static int outer_step(struct trainer *t, double momentum, struct err *e)
+{
+	const struct backend *b = t->dev->backend;
+	const size_t n = t->arch.n_train;
+	float p[PIECE];
+	int rc = 0;
+
+	for (size_t at = 0; at < n && rc == 0; at += PIECE) {
+		const size_t count = n - at < PIECE ? n - at : PIECE;
+
+		b->download(t->dev, p, t->net->params + at, count * sizeof *p);
+		outer_noloco(p, t->phi + at, t->outer + at, count, (float)momentum,
+		        (float)t->config->gossip.outer_rate);
+		rc = b->add(t->dev, t->net->params + at, p, count, 1, e);
+	}
+	t->since_outer = 0;
+	return rc;
+}
+
+static struct outer_plan plan_outer(const struct trainer *t)
+{
+	return outer_plan(t->config->gossip.outer_momentum, t->since_outer, trainer_clock(t),
+	        t->schedule.total);
+}
+
+int trainer_add_part(
+        struct trainer *t, const float *difference, size_t at, size_t n, float k, struct err *e)
+{
+	const size_t trained = t->arch.n_train;
+	int rc = t->dev->backend->add(t->dev, t->net->params + at, difference, n, k, e);
+
+	if (rc != 0)
+		return rc;
+	if (t->optim.qgm && t->optim.rate > 0)
+		outer_qgm_merged(t->optim.m + at, difference, n, k, (float)t->optim.config.momentum,
+		        (float)t->optim.rate);
+	if (t->phi != NULL && !plan_outer(t).step && at < trained)
+		outer_follow(t->phi + at, difference, n < trained - at ? n : trained - at, k);
+	return 0;
+}
+
+int trainer_add_end(struct trainer *t, struct err *e)
+{
+	const struct outer_plan plan = plan_outer(t);
+
+	return t->phi != NULL && plan.step ? outer_step(t, plan.momentum, e) : 0;
+}
+
 int trainer_add(struct trainer *t, const float *difference, const size_t *end, const float *k,
         int n, struct err *e)
 {
 	set_merge(t, difference, end, k, n);
-	return optim_add(&t->optim, e);
+	int rc = optim_add(&t->optim, e);
+	if (rc != 0 || t->phi == NULL)
+		return rc;
+	if (!plan_outer(t).step)
+		follow(t, difference, end, k, n);
+	return trainer_add_end(t, e);
 }
 
 int trainer_stage(struct trainer *t, const struct device_stage *s, struct err *e)
@@ -129,6 +224,8 @@ int trainer_merge(struct trainer *t, const float *difference, const size_t *end,
 {
 	int rc = 0;
 
+	if (t->phi != NULL) /* which looks at what is added, at once */
+		return trainer_add(t, difference, end, k, n, e);
 	if (t->staged != difference)
 		rc = trainer_stage(
 		        t, &(struct device_stage){.x = difference, .n = t->arch.n_train}, e);
@@ -168,12 +265,17 @@ void trainer_note(const struct trainer *t, struct checkpoint_state *s)
 	        .train_seed = c->train.seed,
 	        .data_seed = c->data.seed,
 	        .order_seed = t->order_seed,
-	        .mean = t->mean,
-	        .std = t->std,
+	        .norm = t->norm,
 	        .best_step = t->best_step,
 	        .best_loss = t->best_loss,
 	        .origin = t->origin,
 	};
+	if (c->train.batch_adapt != BATCH_ADAPT_OFF)
+		s->adaptive = t->batch;
+	if (t->optim.qgm)
+		s->optim_rate = t->optim.rate;
+	if (t->phi != NULL)
+		s->outer_steps = t->since_outer;
 }
 
 void trainer_set_origin(struct trainer *t, const struct checkpoint_origin *o)
@@ -181,8 +283,8 @@ void trainer_set_origin(struct trainer *t, const struct checkpoint_origin *o)
 	t->origin = *o;
 }
 
-int trainer_save_from(struct trainer *t, const struct checkpoint_state *state, const float *host,
-        const char *path, struct err *e)
+static int save(struct trainer *t, const struct checkpoint_state *state, const float *host,
+        bool outer, const char *path, struct err *e)
 {
 	const size_t n = t->arch.n_total;
 	const struct checkpoint_source s = {
@@ -194,12 +296,21 @@ int trainer_save_from(struct trainer *t, const struct checkpoint_state *state, c
 	        .params = host,
 	        .m = host + n,
 	        .v = t->optim.v != NULL ? host + 2 * n : NULL,
+	        .phi = outer ? t->phi : NULL,
+	        .outer = outer ? t->outer : NULL,
 	};
 	int rc = checkpoint_write(path, &s, e);
 
 	if (rc != 0)
 		err_prefix(e, "save a checkpoint");
 	return rc;
+}
+
+/* Without φ, which is of now and not of then. */
+int trainer_save_from(struct trainer *t, const struct checkpoint_state *state, const float *host,
+        const char *path, struct err *e)
+{
+	return save(t, state, host, false, path, e);
 }
 
 int trainer_save(struct trainer *t, const char *path, struct err *e)
@@ -218,15 +329,14 @@ int trainer_save(struct trainer *t, const char *path, struct err *e)
 	if (rc != 0)
 		err_prefix(e, "save a checkpoint");
 	else
-		rc = trainer_save_from(t, &state, host, path, e);
+		rc = save(t, &state, host, true, path, e);
 	free(host);
 	return rc;
 }
 
 int trainer_export(struct trainer *t, const char *path, struct err *e)
 {
-	const struct weights_info info = {
-	        .mean = t->mean, .std = t->std, .step = t->step, .samples = t->samples};
+	const struct weights_info info = {.norm = t->norm, .step = t->step, .samples = t->samples};
 	float *params = malloc(t->arch.n_total * sizeof *params);
 	int rc;
 
@@ -272,6 +382,19 @@ static int check_model(const struct trainer *t, const struct checkpoint *c, stru
 	return rc;
 }
 
+/* φ and the outer momentum; a file without them, or of other ones, is no misfit: φ begins anew. */
+static void restore_outer(struct trainer *t, const struct checkpoint *c)
+{
+	const size_t bytes = t->arch.n_train * sizeof *t->phi;
+
+	if (t->phi == NULL || c->phi == NULL || c->outer == NULL || c->phi->bytes != bytes ||
+	        c->outer->bytes != bytes)
+		return;
+	memcpy(t->phi, c->phi->data, bytes);
+	memcpy(t->outer, c->outer->data, bytes);
+	t->since_outer = c->state.outer_steps;
+}
+
 static int check_vector(const struct trainer *t, const char *name, const struct st_tensor *have,
         const float *want, struct err *e)
 {
@@ -310,6 +433,15 @@ static int check_origin(const struct trainer *t, const struct checkpoint *c, str
 	        was->run, keys);
 }
 
+static bool norm_equal(const struct normalisation *a, const struct normalisation *b)
+{
+	bool equal = a->n == b->n;
+
+	for (int i = 0; i < a->n && equal; i++)
+		equal = a->mean[i] == b->mean[i] && a->std[i] == b->std[i];
+	return equal;
+}
+
 static int check_fit(const struct trainer *t, const struct checkpoint *c, struct err *e)
 {
 	int rc = check_origin(t, c, e);
@@ -329,12 +461,12 @@ static int check_fit(const struct trainer *t, const struct checkpoint *c, struct
 		        ": set the data files, data.validation and data.partition as they were",
 		        c->state.n_train, t->n_train);
 	/* A place in the data and a normalisation mean something for the same data only. */
-	if (rc == 0 && (c->state.mean != t->mean || c->state.std != t->std))
+	if (rc == 0 && !norm_equal(&c->state.norm, &t->norm))
 		rc = err_set(e, ERR_MISMATCH,
 		        "it was written with other training data (mean %.6g, now %.6g): set the "
 		        "data "
 		        "as it was, or take its weights alone with --init-from",
-		        c->state.mean, t->mean);
+		        c->state.norm.mean[0], t->norm.mean[0]);
 	if (rc == 0)
 		rc = check_vector(t, "optim.m", c->m, t->optim.m, e);
 	if (rc == 0)
@@ -391,6 +523,8 @@ static int rebuild(
 		        "bits may differ");
 		return 0;
 	}
+	const bool qgm = t->optim.qgm;
+
 	optim_close(&t->optim);
 	memset(&t->optim, 0, sizeof t->optim);
 	graph_free(t->net);
@@ -398,6 +532,7 @@ static int rebuild(
 	rc = graph_new(&t->net, &t->arch, d, t->config->train.batch, e);
 	if (rc == 0)
 		rc = optim_init(&t->optim, &t->config->train.optim, t->net, e);
+	t->optim.qgm = qgm;
 	return rc;
 }
 
@@ -413,6 +548,16 @@ static void restore_counts(struct trainer *t, const struct checkpoint_state *s, 
 	o->before_samples = own ? s->origin.before_samples : s->samples;
 	t->best_step = s->best_step;
 	t->best_loss = s->best_loss;
+	if (s->adaptive.size == 0)
+		return;
+	t->batch = s->adaptive;
+	batch_restored(&t->batch, &t->batch_config);
+	if (!own) {
+		double noise, signal;
+
+		(void)batch_known(&t->batch, &noise, &signal);
+		batch_given(&t->batch, &t->batch_config, t->batch.size, noise, signal);
+	}
 }
 
 int trainer_restore(
@@ -451,6 +596,9 @@ int trainer_restore(
 		memcpy(host + 2 * n, c->v->data, n * sizeof *host);
 	upload_state(t, host);
 	t->optim.steps = c->state.optim_steps;
+	t->optim.rate =
+	        c->state.optim_rate > 0 && isfinite(c->state.optim_rate) ? c->state.optim_rate : 0;
+	restore_outer(t, c);
 	restore_counts(t, &c->state, own);
 	loader_free(t->loader);
 	t->loader = loader;

@@ -86,12 +86,21 @@ void weights_view(const struct param_view *v, const float *params, struct st_ten
 		out->dim[i] = v->shape.dim[i];
 }
 
+void weights_numbers(const double *x, int n, char out[WEIGHTS_NUMBERS])
+{
+	size_t at = 0;
+
+	for (int i = 0; i < n; i++)
+		at += (size_t)snprintf(
+		        out + at, WEIGHTS_NUMBERS - at, i > 0 ? " %.17g" : "%.17g", x[i]);
+}
+
 int weights_write(const char *path, const struct arch *a, const struct weights_info *info,
         const float *params, struct err *e)
 {
 	struct st_tensor *tensors = NULL;
 	struct buf model;
-	char mean[32], std[32], step[24], samples[24];
+	char mean[WEIGHTS_NUMBERS], std[WEIGHTS_NUMBERS], step[24], samples[24];
 	int rc;
 
 	buf_init(&model, LIMIT_SAFETENSORS_HEADER / 2);
@@ -109,8 +118,8 @@ int weights_write(const char *path, const struct arch *a, const struct weights_i
 	}
 	for (int i = 0; i < a->n_views; i++)
 		weights_view(&a->views[i], params, &tensors[i]);
-	snprintf(mean, sizeof mean, "%.17g", info->mean);
-	snprintf(std, sizeof std, "%.17g", info->std);
+	weights_numbers(info->norm.mean, info->norm.n, mean);
+	weights_numbers(info->norm.std, info->norm.n, std);
 	snprintf(step, sizeof step, "%" PRIu64, info->step);
 	snprintf(samples, sizeof samples, "%" PRIu64, info->samples);
 	const struct st_meta meta[] = {
@@ -148,21 +157,44 @@ int weights_arch(const struct st_file *f, struct arch *out, struct err *e)
 	return rc;
 }
 
-int weights_normalisation(const struct st_file *f, double *mean, double *std, struct err *e)
+/* How many numbers there are; 0: too many, or something else. */
+static int parse_numbers(const char *text, double *x)
+{
+	char one[32];
+	int n = 0;
+
+	for (size_t len; *text != '\0'; text += len + (text[len] == ' ')) {
+		len = strcspn(text, " ");
+		if (n == LIMIT_NORM_CHANNELS || len == 0 || len >= sizeof one)
+			return 0;
+		memcpy(one, text, len);
+		one[len] = '\0';
+		if (!text_f64(one, &x[n++]))
+			return 0;
+	}
+	return n;
+}
+
+int weights_normalisation(const struct st_file *f, struct normalisation *norm, struct err *e)
 {
 	const char *m = st_meta(f, "mean"), *s = st_meta(f, "std");
+	bool usable;
 
 	if (m == NULL || s == NULL)
 		return err_set(e, ERR_NOTFOUND, "the file's metadata has no mean and std");
-	if (!text_f64(m, mean) || !text_f64(s, std) || fabs(*mean) > 1e6 || *std < 1e-9 ||
-	        *std > 1e6)
+	norm->n = parse_numbers(m, norm->mean);
+	usable = norm->n > 0 && parse_numbers(s, norm->std) == norm->n;
+	for (int i = 0; i < norm->n && usable; i++)
+		usable = fabs(norm->mean[i]) <= 1e6 && norm->std[i] >= 1e-9 && norm->std[i] <= 1e6;
+	if (!usable)
 		return err_set(e, ERR_FORMAT, "metadata: mean or std is not a usable number");
 	return 0;
 }
 
 static bool is_optimiser(const char *name)
 {
-	return strcmp(name, "optim.m") == 0 || strcmp(name, "optim.v") == 0;
+	return strcmp(name, "optim.m") == 0 || strcmp(name, "optim.v") == 0 ||
+	       strcmp(name, "optim.phi") == 0 || strcmp(name, "optim.outer") == 0;
 }
 
 static const struct param_view *find_view(const struct arch *a, const char *name)

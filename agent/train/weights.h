@@ -6,6 +6,7 @@
 
 #include "agent/base/err.h"
 #include "model/arch/arch.h"
+#include "model/data/data.h"
 #include "model/io/safetensors.h"
 
 #include <stdbool.h>
@@ -16,7 +17,7 @@
 
 /* What a weights file says about itself besides its tensors. */
 struct weights_info {
-	double mean, std; /* value = (pixel / 255 − mean) / std */
+	struct normalisation norm;
 	uint64_t step, samples;
 };
 
@@ -30,7 +31,11 @@ int weights_arch(const struct st_file *f, struct arch *out, struct err *e) MUST_
 
 /* mean and std from the metadata; ERR_NOTFOUND when there are none. */
 int weights_normalisation(
-        const struct st_file *f, double *mean, double *std, struct err *e) MUST_CHECK;
+        const struct st_file *f, struct normalisation *norm, struct err *e) MUST_CHECK;
+
+/* The numbers of the channels as the metadata has them, with spaces between. */
+#define WEIGHTS_NUMBERS (25 * LIMIT_NORM_CHANNELS + 1)
+void weights_numbers(const double *x, int n, char out[WEIGHTS_NUMBERS]);
 
 /* Every tensor of the model is there as F32 with its shape, finite, and nothing else is there (but
  * the optimiser's state of a checkpoint). The error names what is wrong, the first few of it. */

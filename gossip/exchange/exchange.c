@@ -121,7 +121,8 @@ struct exchange_result exchange__describe(const struct exchange *x)
 	        .took_ms = x->now > c->began_ms ? x->now - c->began_ms : 0,
 	        .deadline_ms = c->deadline_ms,
 	        .distance = c->distance,
-	        .factor = c->applied ? c->smallest : 1};
+	        .factor = c->applied ? c->smallest : 1,
+	        .word = c->word};
 }
 
 void exchange__finish(struct exchange *x, enum exchange_outcome o, enum exchange_why why,
@@ -167,6 +168,36 @@ static bool accepts(const struct exchange *x, uint8_t format)
 	return format < 64 && x->config.manifest.formats >> format & 1;
 }
 
+static bool scaled(const struct exchange *x, uint8_t format)
+{
+	return format < 64 && x->config.scaled >> format & 1;
+}
+
+/* An offer may ask for a format that needs scales which one of the two does not have yet, or that
+ * we do not accept. It is then answered with a plain one that both accept. */
+static uint8_t agree(const struct exchange *x, const struct exchange_terms *theirs,
+        const struct exchange_terms *ours)
+{
+	uint64_t both = x->config.manifest.formats & theirs->manifest.formats & ~x->config.scaled;
+	if (!scaled(x, theirs->format))
+		return theirs->format;
+	if (accepts(x, theirs->format) && theirs->mode == EXCHANGE_PAIR && ours->n_scales > 0 &&
+	        ours->n_scales == theirs->n_scales)
+		return theirs->format;
+	if (both >> x->config.plain & 1)
+		return x->config.plain;
+	uint8_t lowest = 0;
+	while (lowest < 64 && !(both >> lowest & 1))
+		lowest++;
+	return lowest;
+}
+
+static void keep_scales(struct exchange *x, const struct exchange_terms *theirs)
+{
+	x->cur.n_scales = scaled(x, x->cur.format) ? theirs->n_scales : 0;
+	memcpy(x->cur.scales, theirs->scales, x->cur.n_scales);
+}
+
 static void begin(struct exchange *x, const struct peer_id *peer, uint64_t exchange, bool ours,
         const struct exchange_terms *agreed, uint64_t step, uint64_t deadline_ms)
 {
@@ -191,6 +222,7 @@ static void prepare(struct exchange *x)
 	if (x->cur.timer_ms > x->cur.until_ms || x->config.open_ms == 0)
 		x->cur.timer_ms = x->cur.until_ms;
 	x->out->snapshot = true;
+	x->out->scales = x->cur.n_scales > 0 ? x->cur.scales : NULL;
 }
 
 static void start(struct exchange *x, const struct exchange_event *e)
@@ -204,6 +236,8 @@ static void start(struct exchange *x, const struct exchange_event *e)
 		exchange = rng_u64(&x->rng);
 	begin(x, &e->peer, exchange, true, ours, ours->step, e->start.deadline_ms);
 	x->cur.entry = e->start.entry;
+	x->cur.word.far = e->start.far;
+	x->cur.n_scales = ours->n_scales;
 	if (x->stopped) {
 		exchange__finish(x, OUTCOME_BUSY, EXCHANGE_LEAVING, NULL, 0);
 		return;
@@ -232,7 +266,7 @@ static enum exchange_why judge(struct exchange *x, const struct exchange_event *
 	uint64_t number = e->received.message->exchange;
 	if (manifest_compare(&t->manifest, &x->config.manifest) != MANIFEST_SAME)
 		return EXCHANGE_UNLIKE;
-	if (!accepts(x, t->format) || t->mode >= EXCHANGE_MODES)
+	if ((!accepts(x, t->format) && !scaled(x, t->format)) || t->mode >= EXCHANGE_MODES)
 		return EXCHANGE_UNKNOWN;
 	if (!(t->beta > 0 && t->beta <= 1) || exchange__recall(x, &e->peer, number) ||
 	        exchange__find_aside(x, &e->peer, number))
@@ -258,13 +292,22 @@ static void take_offer(struct exchange *x, const struct exchange_event *e)
 		return;
 	}
 	assert(e->received.ours);
+	uint8_t format = agree(x, &m->terms, e->received.ours);
+	if (!accepts(x, format)) {
+		send_words(x, &e->peer, EXCHANGE_BUSY, m->exchange, EXCHANGE_UNKNOWN,
+		        "no such format or mode");
+		return;
+	}
 	begin(x, &e->peer, m->exchange, false, &m->terms, e->received.ours->step,
 	        e->received.deadline_ms);
 	struct exchange_terms *t =
 	        &exchange__send(x, &e->peer, EXCHANGE_ACCEPT, m->exchange)->terms;
 	*t = *e->received.ours;
 	t->mode = m->terms.mode;
-	t->format = m->terms.format;
+	t->format = x->cur.format = format;
+	if (!scaled(x, format))
+		t->n_scales = 0;
+	keep_scales(x, &m->terms);
 	t->final = m->terms.final;
 	t->beta = m->terms.beta;
 	prepare(x);
@@ -303,7 +346,10 @@ static void on_accept(struct exchange *x, const struct exchange_event *e)
 		give_up(x, OUTCOME_UNLIKE, EXCHANGE_UNLIKE, words, 0);
 		return;
 	}
-	if (t->mode != c->mode || t->format != c->format || t->final != c->final ||
+	bool plainer = scaled(x, c->format) && !scaled(x, t->format) && accepts(x, t->format);
+	bool same =
+	        t->format == c->format && t->n_scales == (scaled(x, c->format) ? c->n_scales : 0);
+	if (t->mode != c->mode || (!same && !plainer) || t->final != c->final ||
 	        !(t->beta >= c->beta && t->beta <= c->beta)) {
 		bad_peer(x, "accepted what was not offered");
 		return;
@@ -312,6 +358,8 @@ static void on_accept(struct exchange *x, const struct exchange_event *e)
 		give_up(x, OUTCOME_BROKEN, e->received.why, e->received.words, 0);
 		return;
 	}
+	x->cur.format = t->format;
+	keep_scales(x, t);
 	prepare(x);
 	x->cur.opened = true;
 	x->out->open = true;
@@ -416,6 +464,8 @@ static void on_moved(struct exchange *x, const struct exchange_event *e)
 	struct exchange_message *m = exchange__send(x, &c->peer, EXCHANGE_END, c->exchange);
 	m->end.n = (uint8_t)n;
 	memcpy(m->end.factor, c->factor, (size_t)n * sizeof *c->factor);
+	m->end.word = (struct exchange_word){
+	        .x2 = e->moved.x2, .lr = e->moved.lr, .far = c->ours && c->word.far};
 	if (c->has_end)
 		exchange__commit(x);
 }
@@ -434,6 +484,10 @@ static void on_end(struct exchange *x, const struct exchange_message *m)
 	}
 	c->has_end = true;
 	memcpy(c->theirs, m->end.factor, (size_t)n * sizeof *c->theirs);
+	c->word.x2 = m->end.word.x2;
+	c->word.lr = m->end.word.lr;
+	if (!c->ours)
+		c->word.far = m->end.word.far;
 	if (x->state == EXCHANGE_ENDING)
 		exchange__commit(x);
 }

@@ -31,6 +31,7 @@
 #include "agent/base/err.h"
 #include "agent/base/rng.h"
 #include "gossip/exchange/manifest.h"
+#include "gossip/exchange/scales.h"
 #include "gossip/membership/gossip.h"
 
 #define EXCHANGE_GROUPS_MAX 32 /* groups of layers that are clipped by themselves */
@@ -39,7 +40,7 @@
 #define EXCHANGE_ASIDE_MAX 16  /* unsettled ones that are put aside */
 #define EXCHANGE_HOLD_MS 4000  /* that a silent peer keeps others waiting after COMMIT */
 _Static_assert(EXCHANGE_HOLD_MS <= 5000, "the place is free within 5 s");
-#define EXCHANGE_SENDS_MAX 4   /* of one step */
+#define EXCHANGE_SENDS_MAX 4 /* of one step */
 
 enum exchange_mode { EXCHANGE_PAIR, EXCHANGE_PUSH, EXCHANGE_PULL, EXCHANGE_MODES };
 
@@ -53,6 +54,8 @@ struct exchange_terms {
 	float beta;             /* in (0, 1] */
 	uint16_t sketch_length; /* bytes; 0: none */
 	uint8_t sketch[GOSSIP_SKETCH_BYTES];
+	uint16_t n_scales; /* with a format that needs them; 0: none */
+	int8_t scales[SCALES_MAX];
 };
 
 enum exchange_message_kind {
@@ -95,6 +98,12 @@ enum exchange_settlement {
 	SETTLE_APPLIED  /* I have moved */
 };
 
+/* What partners tell each other in END for the consensus guard; see policy/guard.h. */
+struct exchange_word {
+	float x2, lr; /* x2 0: nothing is said */
+	bool far;     /* who offered chose the partner because it is far */
+};
+
 struct exchange_message {
 	uint8_t kind;
 	uint64_t exchange; /* chosen at random by the one who offers; never 0 */
@@ -110,6 +119,7 @@ struct exchange_message {
 		struct {
 			uint8_t n;
 			float factor[EXCHANGE_GROUPS_MAX]; /* c by group, each in [0, 1] */
+			struct exchange_word word;
 		} end;
 		uint8_t settlement;
 		struct {
@@ -126,6 +136,8 @@ struct exchange_message {
 			uint8_t n;       /* groups: one radius more */
 			float radius[EXCHANGE_GROUPS_MAX +
 			             1]; /* clip's τ: overall, then by group */
+			uint64_t batch;  /* of a batch that adapts; 0: not said */
+			float noise, signal;
 		} gift;
 	};
 };
@@ -153,6 +165,7 @@ struct exchange_event {
 			const struct exchange_terms *ours; /* borrowed for the call */
 			uint64_t deadline_ms;              /* from ACCEPT to COMMIT */
 			uint64_t entry; /* the caller's number of it, for the result */
+			bool far;       /* for END, and the result */
 		} start;
 		struct {
 			const struct exchange_message *message; /* borrowed for the call */
@@ -173,6 +186,7 @@ struct exchange_event {
 			double distance; /* ‖y − Q(s)‖ */
 			uint8_t n;
 			float factor[EXCHANGE_GROUPS_MAX]; /* what clipping allows, by group */
+			float x2, lr;                      /* for END */
 		} moved;
 	};
 };
@@ -207,8 +221,9 @@ struct exchange_result {
 	uint64_t bytes_sent, bytes_received;
 	uint64_t began_ms, took_ms, deadline_ms; /* deadline: how long it was given */
 	double distance;                         /* 0: not known */
-	float factor; /* the smallest that was applied; 1 where nothing was clipped */
-	int code;     /* of the transfer, for BAD and BROKEN */
+	float factor;              /* the smallest that was applied; 1 where nothing was clipped */
+	struct exchange_word word; /* the peer's, but far is of whoever offered */
+	int code;                  /* of the transfer, for BAD and BROKEN */
 };
 
 struct exchange_actions {
@@ -218,11 +233,14 @@ struct exchange_actions {
 		struct exchange_message message;
 	} send[EXCHANGE_SENDS_MAX];
 	bool snapshot; /* take one; then EVENT_SNAPSHOT */
-	bool open;     /* open the bulk connection to `peer` for `exchange`; then EVENT_BULK */
-	bool move;     /* begin the transfer: snapshot and connection are there; then EVENT_MOVED */
-	bool cancel;   /* end snapshot wait, connection and transfer of this exchange: none of
+	const int8_t
+	        *scales; /* of snapshot: the peer's, valid until the next step; NULL: the format
+	                         needs none */
+	bool open;       /* open the bulk connection to `peer` for `exchange`; then EVENT_BULK */
+	bool move;   /* begin the transfer: snapshot and connection are there; then EVENT_MOVED */
+	bool cancel; /* end snapshot wait, connection and transfer of this exchange: none of
 	                  SNAPSHOT, BULK and MOVED may follow for it */
-	bool apply;    /* x += k·staging by group; then EVENT_APPLIED. Cannot be taken back */
+	bool apply;  /* x += k·staging by group; then EVENT_APPLIED. Cannot be taken back */
 	struct peer_id peer; /* of all but send and result, which have their own */
 	uint64_t exchange;
 	bool sends, receives; /* of move: which way parameters go */
@@ -240,6 +258,8 @@ struct exchange_actions {
 struct exchange_config {
 	struct peer_id self;
 	struct manifest manifest; /* its formats are those that offers may ask for */
+	uint64_t scaled;          /* formats that need scales: 1 << number of each */
+	uint8_t plain;            /* what is agreed on instead of such a format */
 	uint8_t n_groups;
 	uint64_t seed;      /* random for each process: numbers must not come again */
 	uint32_t offer_ms;  /* until an offer is given up: 3000 */

@@ -42,14 +42,17 @@ struct exchange {
 		bool final;
 		float beta;
 		uint64_t step, entry, began_ms, deadline_ms;
-		bool snapshot, bulk;   /* are there */
-		bool opened;           /* we were told to open the bulk connection */
-		bool asked;            /* the peer was, since we cannot dial */
-		bool has_end, has_ack; /* the peer's; an ACK: it has applied */
+		uint16_t n_scales;         /* ours, and the peer's once it has told them; 0: none */
+		int8_t scales[SCALES_MAX]; /* the peer's */
+		bool snapshot, bulk;       /* are there */
+		bool opened;               /* we were told to open the bulk connection */
+		bool asked;                /* the peer was, since we cannot dial */
+		bool has_end, has_ack;     /* the peer's; an ACK: it has applied */
 		bool lost;    /* while applying: the peer will never say that it has applied */
 		bool applied; /* our parameters have moved */
 		float factor[EXCHANGE_GROUPS_MAX], theirs[EXCHANGE_GROUPS_MAX];
-		float smallest; /* that was applied */
+		float smallest;            /* that was applied */
+		struct exchange_word word; /* the peer's; far: of whoever offered */
 		uint64_t bytes_sent, bytes_received;
 		double distance;
 		uint64_t timer_ms; /* what the state waits for is over then */

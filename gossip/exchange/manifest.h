@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define MANIFEST_WORDS_MAX 480 /* bytes that all differences take, NUL not included */
+#define MANIFEST_WORDS_MAX 600 /* bytes that all differences take, NUL not included */
 #define MANIFEST_KEYS_MAX 160  /* the same of the settings' names alone */
 
 /* All fields are 64 bits, so that the table can point at any. */
@@ -21,6 +21,7 @@ struct manifest {
 	uint64_t optimizer; /* enum optim_kind */
 	uint64_t mode;      /* enum exchange_mode */
 	uint64_t formats;   /* accepted for parameters: 1 << enum convert_format of each */
+	uint64_t outer;     /* enum outer_kind */
 };
 
 /* In the order of causes: another model has other initial weights, too. */
@@ -33,6 +34,7 @@ enum manifest_field {
 	MANIFEST_OPTIMIZER,
 	MANIFEST_MODE,
 	MANIFEST_FORMATS, /* differ if none is common */
+	MANIFEST_OUTER,
 	MANIFEST_FIELDS
 };
 #define MANIFEST_SAME 0u

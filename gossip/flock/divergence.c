@@ -8,13 +8,17 @@
 #include "gossip/flock/flock_internal.h"
 #include "gossip/policy/adoption.h"
 
+#include <math.h>
+
 #define SKETCH_EVERY_MS 2000 /* from exchanges' own snapshots */
 #define SKETCH_AGE_MS 8000   /* from one of its own, when there is none */
 #define SKETCH_SOON_MS 1000  /* the same, when we have moved far since */
 #define SKETCH_FAR 0.05      /* of our length */
+#define SKETCH_LOST 0.5      /* of it: peers would soon doubt what we send (LIE_LEAST) */
 #define LIE_LEAST 1.0        /* of our length: the first steps are long */
 #define LIE_MOST 1.5         /* of it: two that have nothing in common are 1.4 apart */
 #define TOLD_MS 10000        /* what a peer told so lately is its place now */
+#define ALIGNED 16.0         /* clocks that differ by at most this part are equal */
 #define AGREE 2              /* peers that must be of one mind for us to give up our state */
 #define ADOPT_AGAIN_MS 60000
 #define ADOPT_JITTER_MS 3000
@@ -30,8 +34,10 @@ static bool due(const struct flock *f, uint64_t every_ms, uint64_t far_ms)
 {
 	const struct flock__divergence *d = &f->divergence;
 	uint64_t age_ms = f->now_ms - d->at_ms;
-	return !d->has_own || age_ms >= every_ms ||
-	       (age_ms >= far_ms && drift(f) > SKETCH_FAR * sketch_norm(&d->own));
+	if (!d->has_own || age_ms >= every_ms)
+		return true;
+	double far = drift(f) / sketch_norm(&d->own);
+	return far > SKETCH_LOST || (age_ms >= far_ms && far > SKETCH_FAR);
 }
 
 /* What comes in an exchange is judged by it. */
@@ -43,7 +49,7 @@ bool flock__sketch_due(const struct flock *f)
 void flock__sketch_soon(struct flock *f)
 {
 	if (due(f, SKETCH_AGE_MS, SKETCH_SOON_MS) && flock__idle(f))
-		flock__snapshot(f, SNAPSHOT_SKETCH, f->c.format);
+		(void)flock__snapshot(f, SNAPSHOT_SKETCH, flock__plain(f));
 }
 
 void flock__own_sketch(struct flock *f, const struct sketch *s, uint64_t step)
@@ -54,6 +60,8 @@ void flock__own_sketch(struct flock *f, const struct sketch *s, uint64_t step)
 	d->at_ms = f->now_ms;
 	d->step = step;
 	d->moved = flock__moved(f);
+	d->past[d->n_past % FLOCK_PAST].clock = flock__clock(f);
+	d->past[d->n_past++ % FLOCK_PAST].sketch = *s;
 }
 
 /* ---- the peers' */
@@ -75,6 +83,8 @@ void flock__keep_sketch(struct flock *f, const struct peer_id *id, const struct 
 	}
 	d->told[at].id = *id;
 	d->told[at].at_ms = f->now_ms;
+	d->told[at].step = t->step;
+	d->told[at].clock = t->clock;
 	d->told[at].sketch = s;
 }
 
@@ -99,6 +109,60 @@ bool flock__peer_sketch(const struct flock *f, const struct peer_id *id, struct 
 	return known || told;
 }
 
+/* ---- who is far
+
+ * All agents train, so a sketch is far from one of another time. They are compared at an equal
+ * clock of the run: with the sketch of ours that is nearest to it. */
+
+/* What that peer last told us, or membership if that is of a later step; the run's clock then, or
+ * NULL. Membership does not say it: it is as far in the run as the peer was in its steps. */
+static const struct sketch *latest_of(
+        const struct flock *f, const struct peer_id *id, struct sketch *room, double *clock)
+{
+	const struct flock__divergence *d = &f->divergence;
+	const struct sketch *latest = NULL;
+	struct member_view v;
+	uint64_t step = 0;
+	for (int i = 0; i < FLOCK_SKETCHES; i++) {
+		if (d->told[i].at_ms == 0 || !peer_id_equal(&d->told[i].id, id))
+			continue;
+		step = d->told[i].step;
+		const struct partner *p = partners_find(f->partners, id);
+		if (p && p->last_ms >= d->told[i].at_ms)
+			break; /* we have met since */
+		latest = &d->told[i].sketch;
+		*clock = (double)d->told[i].clock;
+		break;
+	}
+	if (gossip_find(f->membership, id, &v) && v.sketch && v.sketch->step > step &&
+	        v.record.status.step >= v.sketch->step &&
+	        sketch_unpack(room, v.sketch->bytes, v.sketch->length)) {
+		latest = room;
+		*clock = (double)flock__clock(f) * (double)v.sketch->step /
+		         (double)v.record.status.step;
+	}
+	return latest;
+}
+
+bool flock__was_apart(const struct flock *f, const struct peer_id *id, double *distance)
+{
+	const struct flock__divergence *d = &f->divergence;
+	struct sketch room;
+	double clock = 0, off = INFINITY;
+	const struct sketch *theirs = latest_of(f, id, &room, &clock), *ours = NULL;
+	for (uint32_t i = 0; theirs && i < FLOCK_PAST && i < d->n_past; i++) {
+		double x = fabs((double)d->past[i].clock - clock);
+		if (x >= off)
+			continue;
+		off = x;
+		ours = &d->past[i].sketch;
+	}
+	if (!ours || off > clock / ALIGNED)
+		return false;
+	*distance = sketch_distance(ours, theirs);
+	return true;
+}
+
 int flock__peer_sketches(const struct flock *f, struct sketch *out, int max)
 {
 	int n = 0;
@@ -111,6 +175,18 @@ int flock__peer_sketches(const struct flock *f, struct sketch *out, int max)
 	return n;
 }
 
+bool flock__others_live(const struct flock *f, const struct peer_id *donor)
+{
+	for (uint32_t i = 0; i < gossip_count(f->membership); i++) {
+		struct member_view v = gossip_member(f->membership, i);
+		if (flock__is_candidate(f, &v) && !flock__quarantined(f, &v.record.id) &&
+		        !peer_id_equal(&v.record.id, donor) &&
+		        v.record.status.samples >= f->c.fresh)
+			return true;
+	}
+	return false;
+}
+
 /* A peer that has made as many steps again since its sketch may be anywhere. */
 int flock__witnesses(
         const struct flock *f, const struct peer_id *donor, bool apart, struct sketch *out, int max)
@@ -120,7 +196,7 @@ int flock__witnesses(
 		struct member_view v = gossip_member(f->membership, i);
 		/* One that has made no step tells the sketch of the initial weights. */
 		if (!flock__is_candidate(f, &v) || peer_id_equal(&v.record.id, donor) ||
-		        v.record.status.step == 0 ||
+		        flock__quarantined(f, &v.record.id) || v.record.status.step == 0 ||
 		        !flock__peer_sketch(f, &v.record.id, &out[n]))
 			continue;
 		bool fresh = told_by(f, &v.record.id, TOLD_MS) ||

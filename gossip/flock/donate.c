@@ -11,6 +11,7 @@
  * ask at once or the upload cap is reached (BUSY), there is no memory for the copy (BUSY). */
 #include "gossip/flock/flock_internal.h"
 
+#include <float.h>
 #include <string.h>
 
 #define FRESH_MS 15000     /* a copy so old is not given to somebody new */
@@ -18,8 +19,11 @@
 #define OPEN_MS 15000      /* from the answer to the connection */
 #define TRANSFER_MS 600000 /* of a whole state, at most */
 #define TRANSFER_MS_MIN 10000
-#define RATE_MIN 65536 /* bytes a second that a joiner must take */
-#define KEPT 1         /* places that only peers get with whom we have exchanged */
+#define RATE_MIN 4096 /* bytes a second: who takes less lets us wait */
+#define KEPT 1        /* places that only peers get with whom we have exchanged */
+#define TURN_MS 5000  /* that a joiner keeps its place, whoever else asks */
+#define REST_MS 30000 /* after its turn: nobody gives way to it */
+#define NEXT_MS 3000  /* that a place is kept for whom another gave way */
 
 static void refuse(struct flock *f, const struct peer_id *to, uint64_t exchange,
         enum exchange_why why, const char *words)
@@ -47,6 +51,12 @@ static void announce(struct flock *f, struct flock__donation *g)
 	m.gift.optim_steps = d->info.optim_steps;
 	m.gift.optimizer = d->info.optimizer;
 	m.gift.vectors = d->info.vectors;
+	m.gift.batch = d->info.batch;
+	if (d->info.noise > 0 && d->info.noise < FLT_MAX && d->info.signal > -FLT_MAX &&
+	        d->info.signal < FLT_MAX) {
+		m.gift.noise = (float)d->info.noise;
+		m.gift.signal = (float)d->info.signal;
+	}
 	m.gift.n = f->c.n_groups;
 	memcpy(m.gift.radius, d->radius, sizeof m.gift.radius);
 	g->stage = DONATION_ANNOUNCED;
@@ -63,8 +73,10 @@ static void have_copy(struct flock *f)
 		read = read || d->to[i].stage >= DONATION_ANNOUNCED;
 	if (d->slot == DONATED_TAKING)
 		return;
-	/* While somebody reads the old one it serves once more. */
-	if (d->slot == DONATED_READY && (read || f->now_ms - d->at_ms < FRESH_MS))
+	/* While somebody reads the old one it serves once more. In a short run little time is a
+	 * long way: a joiner would take a copy of its beginning for no model of this flock. */
+	bool fresh = f->now_ms - d->at_ms < FRESH_MS && d->info.step >= f->clock.last.step / 2;
+	if (d->slot == DONATED_READY && (read || fresh))
 		return;
 	d->slot = DONATED_TAKING;
 	flock__do(f, FLOCK_DO_TAKE_STATE);
@@ -75,7 +87,7 @@ static bool gives(const struct flock *f)
 {
 	bool trained = f->clock.last.step > 0 || f->joined;
 	return trained && f->phase >= FLOCK_TRAINING && f->phase < FLOCK_LEAVING &&
-	       !flock__joining(f);
+	       !flock__joining(f) && !flock__adopted_unproven(f);
 }
 
 void flock__donate_state(struct flock *f, const struct flock_state *s)
@@ -108,12 +120,56 @@ void flock__donate_refused(struct flock *f)
 		}
 }
 
-/* Strangers, of whom there may be any number, do not get the last place. A joiner that asks anew
- * has lost the transfer before: its place comes free with the end of it. */
+/* Whether somebody has a place for so long that it gives way: it may ask for the rest later. */
+static bool give_way(struct flock *f)
+{
+	struct flock__donation *out = NULL;
+	for (int i = 0; i < FLOCK_DONATIONS; i++) {
+		struct flock__donation *g = &f->donate.to[i];
+		bool holds = g->stage == DONATION_ANNOUNCED || g->stage == DONATION_TRANSFER;
+		if (holds && f->now_ms - g->since_ms >= TURN_MS &&
+		        (!out || g->since_ms < out->since_ms))
+			out = g;
+	}
+	if (!out)
+		return false;
+	if (out->stage == DONATION_TRANSFER) {
+		uint8_t use = (uint8_t)(USE_DONATE + (out - f->donate.to));
+		flock__do_bulk(f, FLOCK_DO_CANCEL, use, &out->to, out->exchange);
+	} else {
+		out->stage = DONATION_FREE;
+		partners_given(f->partners, &out->to, f->now_ms);
+	}
+	return true;
+}
+
+/* Strangers, of whom there may be any number, do not get the last place. Where all are taken, who
+ * has held one for a while gives way to somebody who had none lately; the newcomer asks again, and
+ * finds that place kept for it. So a few that read slowly, over and over, keep nobody out. */
+static struct flock__donation *place_or_turn(
+        struct flock *f, const struct peer_id *to, struct flock__donation *open, int n_open)
+{
+	struct flock__donate *d = &f->donate;
+	const struct partner *p = partners_find(f->partners, to);
+	bool kept = f->now_ms < d->next_ms, next = kept && peer_id_equal(&d->next, to);
+	bool known = p && p->exchanged > 0;
+	bool rested = !p || p->given_ms == 0 || f->now_ms - p->given_ms >= REST_MS;
+	if (n_open > (known ? 0 : KEPT) + (kept && !next ? 1 : 0)) {
+		if (next)
+			d->next_ms = 0;
+		return open;
+	}
+	if (!kept && rested && give_way(f)) {
+		d->next = *to;
+		d->next_ms = f->now_ms + NEXT_MS;
+	}
+	return NULL;
+}
+
+/* A joiner that asks anew has lost the transfer before: its place comes free with the end of it. */
 static struct flock__donation *place_for(struct flock *f, const struct peer_id *to)
 {
 	struct flock__donation *open = NULL;
-	const struct partner *p = partners_find(f->partners, to);
 	int n_open = 0;
 	for (int i = 0; i < FLOCK_DONATIONS; i++) {
 		struct flock__donation *g = &f->donate.to[i];
@@ -128,13 +184,14 @@ static struct flock__donation *place_for(struct flock *f, const struct peer_id *
 			n_open++;
 		}
 	}
-	bool known = p && p->exchanged > 0;
-	return known || n_open > KEPT ? open : NULL;
+	return place_or_turn(f, to, open, n_open);
 }
 
 static enum exchange_why may_fetch(struct flock *f, const struct peer_id *from)
 {
-	enum exchange_why why = partners_admit(f->partners, from, f->now_ms);
+	enum exchange_why why = flock__admit(f, from);
+	if (why == EXCHANGE_WILLING && !flock__label_may_fetch(f, from))
+		why = EXCHANGE_ENGAGED;
 	if (why == EXCHANGE_WILLING && !gate_admits(f->gate, f->now_ms))
 		why = EXCHANGE_BUDGET;
 	return why;
@@ -208,7 +265,8 @@ void flock__donate_unsent(struct flock *f, const struct flock_event *e)
 		f->donate.to[i].stage = DONATION_FREE;
 }
 
-/* Who takes less than the least rate holds a place that others want; it may ask for the rest. */
+/* Four joiners may share a slow upload of ours: only who takes next to nothing is left alone. Who
+ * is merely slow gives way when others wait, and asks for the rest. */
 static uint64_t transfer_ms(const struct flock *f, uint64_t offset)
 {
 	uint64_t left = f->c.manifest.count * f->donate.info.vectors - offset;
@@ -222,8 +280,9 @@ bool flock__donate_bulk(struct flock *f, const struct flock_event *e)
 	if (i < 0 || f->donate.to[i].stage != DONATION_ANNOUNCED)
 		return false;
 	struct flock__donation *g = &f->donate.to[i];
-	if (e->bulk != BULK_CAME) {
+	if (e->bulk != BULK_CAME) { /* the joiner, which cannot dial us, would wait for it */
 		g->stage = DONATION_FREE;
+		refuse(f, &g->to, g->exchange, EXCHANGE_OTHER, "no connection");
 		return true;
 	}
 	struct flock_action *t = flock__do_bulk(
@@ -232,14 +291,17 @@ bool flock__donate_bulk(struct flock *f, const struct flock_event *e)
 	t->transfer.offset = g->offset;
 	t->transfer.deadline_ms = transfer_ms(f, g->offset);
 	g->stage = DONATION_TRANSFER;
+	g->since_ms = f->now_ms;
 	return true;
 }
 
 void flock__donate_transferred(struct flock *f, const struct flock_event *e)
 {
 	struct flock__donation *g = &f->donate.to[e->transferred.use - USE_DONATE];
+	uint64_t least = (f->now_ms - g->since_ms) / 1000 * RATE_MIN;
 	g->stage = DONATION_FREE;
-	if (e->code == ERR_TIMEOUT)
+	partners_given(f->partners, &g->to, f->now_ms);
+	if (e->code == ERR_TIMEOUT && e->transferred.bytes_sent < least)
 		partners_stalled(f->partners, &g->to, f->now_ms);
 	f->counts.bytes_sent += e->transferred.bytes_sent;
 	f->counts.bytes_received += e->transferred.bytes_received;

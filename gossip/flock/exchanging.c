@@ -19,6 +19,7 @@
 #include <string.h>
 
 #define FAR 1.0       /* of our length: who trains on other data is nearer than that */
+#define FAR_OF 3      /* drawn, of which the farthest is taken */
 #define IN_TOUCH 0.5f /* the factor from which on an exchange makes up for what was missed */
 
 bool flock__idle(const struct flock *f)
@@ -29,7 +30,7 @@ bool flock__idle(const struct flock *f)
 
 /* ---- what the machine asks for */
 
-void flock__snapshot(struct flock *f, enum flock__snapshot use, uint8_t format)
+struct flock_action *flock__snapshot(struct flock *f, enum flock__snapshot use, uint8_t format)
 {
 	struct flock_action *a = flock__do(f, FLOCK_DO_SNAPSHOT);
 	assert(f->x.snapshot == SNAPSHOT_NONE && f->x.incoming == INCOMING_NONE);
@@ -42,6 +43,7 @@ void flock__snapshot(struct flock *f, enum flock__snapshot use, uint8_t format)
 		f->clock.others_snapshot = f->clock.others_then;
 	a->snapshot.format = format;
 	a->snapshot.sketch = f->x.tells_sketch;
+	return a;
 }
 
 void flock__snapshot_taken(struct flock *f, const struct flock_event *e)
@@ -55,16 +57,48 @@ void flock__snapshot_taken(struct flock *f, const struct flock_event *e)
 		flock__exchange(f, &(struct exchange_event){.kind = EXCHANGE_EVENT_SNAPSHOT});
 }
 
-void flock__terms(struct flock *f, struct exchange_terms *t, bool final)
+static bool scaled(const struct flock *f, uint8_t format)
+{
+	return f->c.scaled >> format & 1;
+}
+
+uint8_t flock__plain(const struct flock *f)
+{
+	return scaled(f, f->c.format) ? f->c.plain : f->c.format;
+}
+
+/* Scales are told whenever there are some: a partner may ask for a format that needs them. */
+static void tell_scales(const struct flock *f, struct exchange_terms *t, const struct peer_id *peer)
+{
+	const struct partner *p = partners_find(f->partners, peer);
+	if (t->mode != EXCHANGE_PAIR || (p && p->plain))
+		return;
+	t->n_scales = f->x.scales.n;
+	memcpy(t->scales, f->x.scales.scale, t->n_scales);
+}
+
+/* What we would offer. */
+static void choose_format(const struct flock *f, struct exchange_terms *t)
+{
+	bool lattice = scaled(f, f->c.format);
+	t->format = f->c.format;
+	if (t->final)
+		t->format = lattice && !f->finish.fine ? f->c.merge : 0;
+	if (scaled(f, t->format) && t->n_scales == 0)
+		t->format = t->final ? 0 : f->c.plain;
+}
+
+void flock__terms(struct flock *f, struct exchange_terms *t, const struct peer_id *peer, bool final)
 {
 	*t = (struct exchange_terms){.manifest = f->c.manifest,
 	        .step = f->clock.last.step,
 	        .samples = flock__samples(f),
 	        .clock = flock__clock(f),
 	        .mode = final ? EXCHANGE_PAIR : f->c.mode,
-	        .format = final ? 0 : f->c.format,
 	        .final = final,
 	        .beta = final ? FLOCK_FINAL_BETA : f->c.beta};
+	tell_scales(f, t, peer);
+	choose_format(f, t);
 	if (f->divergence.has_own) {
 		t->sketch_length = SKETCH_BUCKETS * 4;
 		sketch_pack(&f->divergence.own, t->sketch);
@@ -73,7 +107,8 @@ void flock__terms(struct flock *f, struct exchange_terms *t, bool final)
 
 uint64_t flock__transfer_ms(const struct flock *f, const struct peer_id *id, uint8_t format)
 {
-	uint8_t known = format < f->c.n_formats ? format : 0;
+	/* A scaled format may become the plain one yet. */
+	uint8_t known = format >= f->c.n_formats ? 0 : scaled(f, format) ? f->c.plain : format;
 	return partners_deadline(f->partners, id, f->c.exchange_bytes[known]);
 }
 
@@ -94,6 +129,9 @@ static void transfer(struct flock *f, const struct exchange_actions *a)
 void flock__exchange_transferred(struct flock *f, const struct flock_event *e)
 {
 	struct exchange_event m = {.kind = EXCHANGE_EVENT_MOVED};
+	struct guard_word says = guard_says(&f->guard);
+	m.moved.x2 = says.x2;
+	m.moved.lr = says.lr;
 	f->counts.bytes_sent += e->transferred.bytes_sent;
 	f->counts.bytes_received += e->transferred.bytes_received;
 	if (f->x.incoming != INCOMING_TRANSFER) {
@@ -195,6 +233,23 @@ static void learn(struct flock *f, const struct exchange_result *r)
 	f->x.has_distance2 = false;
 }
 
+/* What is farther than the clip radius counts as that: one peer may be anywhere. */
+static void guard(struct flock *f, const struct exchange_result *r)
+{
+	double d = r->distance, radius = (double)clip_radius(&f->clip, -1, flock__moved(f));
+	double norm = f->divergence.has_own ? sketch_norm(&f->divergence.own) : 0;
+	struct guard_meeting m = {.distance2 = -1,
+	        .uniform = !r->word.far,
+	        .agents = (uint32_t)f->candidates.n + 1,
+	        .floor2 = r->format < f->c.n_formats ? f->c.floor2[r->format] * norm * norm : 0,
+	        .theirs = {r->word.x2, r->word.lr}};
+	if (radius > 0 && d > radius)
+		d = radius;
+	if (f->x.has_distance2)
+		m.distance2 = d * d;
+	guard_met(&f->guard, &m);
+}
+
 static void on_result(struct flock *f, const struct exchange_result *r)
 {
 	bool done = r->outcome == OUTCOME_EXCHANGED;
@@ -213,6 +268,8 @@ static void on_result(struct flock *f, const struct exchange_result *r)
 	gate_spent(f->gate, f->now_ms, r->bytes_sent, r->ours, done);
 	if (r->ours && !done && !r->final)
 		gate_owed(f->gate, f->now_ms);
+	if (done && !r->late && !r->final)
+		guard(f, r);
 	if (!r->late)
 		learn(f, r);
 	if (!done)
@@ -226,6 +283,16 @@ static void on_result(struct flock *f, const struct exchange_result *r)
 }
 
 /* ---- the machine */
+
+static void snapshot(struct flock *f, const struct exchange_actions *a)
+{
+	struct flock_action *s = flock__snapshot(f, SNAPSHOT_EXCHANGE, a->format);
+	if (!a->scales)
+		return;
+	scales_agree(f->x.used, f->x.scales.scale, a->scales, f->x.scales.n);
+	s->snapshot.n_scales = f->x.scales.n;
+	s->snapshot.scales = f->x.used;
+}
 
 void flock__exchange(struct flock *f, struct exchange_event *e)
 {
@@ -245,7 +312,7 @@ void flock__exchange(struct flock *f, struct exchange_event *e)
 	f->x.number = a->exchange;
 	f->x.timer_ms = a->timer_ms;
 	if (a->snapshot)
-		flock__snapshot(f, SNAPSHOT_EXCHANGE, a->format);
+		snapshot(f, a);
 	if (a->open)
 		flock__do_bulk(f, FLOCK_DO_OPEN, USE_EXCHANGE, &a->peer, a->exchange);
 	if (a->move)
@@ -261,42 +328,97 @@ void flock__exchange(struct flock *f, struct exchange_event *e)
 
 /* ---- offers of ours */
 
-static void offer(struct flock *f, const struct peer_id *to, bool final)
+static void offer(struct flock *f, const struct peer_id *to, bool final, bool far)
 {
 	struct exchange_terms ours;
 	struct exchange_event e = {.kind = EXCHANGE_EVENT_START, .peer = *to};
-	flock__terms(f, &ours, final);
+	flock__terms(f, &ours, to, final);
+	if (!scaled(f, ours.format))
+		ours.n_scales = 0;
 	e.start.ours = &ours;
 	e.start.deadline_ms = flock__transfer_ms(f, to, ours.format);
 	e.start.entry = f->x.entry;
+	e.start.far = far;
 	f->x.entry = 0;
 	if (e.start.entry != 0)
 		ledger_tried(&f->ledger, e.start.entry, to);
 	flock__exchange(f, &e);
 }
 
+/* Of some drawn at random the one that is farthest; far: there was something to choose by. */
+static bool draw_far(struct flock *f, struct peer_id *to, bool *far)
+{
+	struct peer_id some[FAR_OF];
+	double most = -1, d;
+	int known = 0, n = partners_sample(f->partners, f->candidates.id, f->candidates.n,
+	                       f->now_ms, FAR_OF, some);
+	if (n == 0)
+		return false;
+	*to = some[0];
+	for (int i = 0; i < n; i++) {
+		if (!flock__was_apart(f, &some[i], &d))
+			continue;
+		known++;
+		if (d <= most)
+			continue;
+		most = d;
+		*to = some[i];
+	}
+	*far = known > 0 && n > 1;
+	partners_drawn(f->partners, to);
+	return true;
+}
+
+/* With the guard half of the draws are far: distances between groups that rarely meet shrink
+ * sooner. The other half keeps the estimate true, and a liar that is always far gets at most twice
+ * its share. */
+static bool draw(struct flock *f, bool final, struct peer_id *to, bool *far)
+{
+	*far = false;
+	if (f->c.guard && !final && rng_below(&f->rng, 2) == 0)
+		return draw_far(f, to, far);
+	return partners_draw(f->partners, f->candidates.id, f->candidates.n, f->now_ms, to);
+}
+
 bool flock__offer_any(struct flock *f, bool final)
 {
 	struct peer_id to;
+	bool far;
 	if (!flock__idle(f) || !f->divergence.has_own)
 		return false;
 	flock__candidates(f);
-	if (!partners_draw(f->partners, f->candidates.id, f->candidates.n, f->now_ms, &to))
+	if (!draw(f, final, &to, &far))
 		return false;
-	offer(f, &to, final);
+	offer(f, &to, final, far);
 	return true;
+}
+
+/* A gradient of more samples has less noise: that alone is no change of it. */
+static void follow_batch(struct flock *f, const struct flock_trained *s)
+{
+	if (f->x.batch > 0 && s->batch > 0 && s->batch != f->x.batch)
+		gate_batch(f->gate, s->signal, s->noise, (double)f->x.batch, (double)s->batch);
+	f->x.batch = s->batch;
 }
 
 static void decide(struct flock *f, const struct flock_trained *s)
 {
-	const struct gate_step g = {.step = s->step,
+	const struct guard_step own = {.step = s->step,
+	        .samples = s->samples,
+	        .lr = s->lr,
+	        .moved = s->moved,
+	        .done = (double)flock__clock(f) / (double)f->c.manifest.total};
+	guard_step(&f->guard, &own);
+	const struct gate_step g = {.samples = s->samples,
 	        .now_ms = f->now_ms,
+	        .due = f->c.guard && guard_due(&f->guard),
 	        .norm2 = s->grad_norm * s->grad_norm,
 	        .layer_norms = s->layer_norms};
 	struct gate_decision d = gate_step(f->gate, &g);
 	uint64_t number = ledger_decision(
 	        &f->ledger, s->step, f->now_ms, &d, f->c.exchange_bytes[f->c.format]);
-	if (!d.exchange || f->candidates.n == 0 || flock__stale(f) || flock__joining(f))
+	if (!d.exchange || f->candidates.n == 0 || flock__stale(f) || flock__joining(f) ||
+	        flock__adopted_unproven(f))
 		return;
 	bool engaged = !flock__idle(f);
 	if (!engaged)
@@ -321,6 +443,8 @@ void flock__steps(struct flock *f, const struct flock_trained *s, int n)
 	if (f->phase != FLOCK_TRAINING)
 		return;
 	flock__candidates(f);
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
+		follow_batch(f, &s[i]);
 		decide(f, &s[i]);
+	}
 }

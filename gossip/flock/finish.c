@@ -15,6 +15,7 @@
 #define MERGE_ROUNDS_MAX 64 /* begun by us; others begin as many */
 #define MERGE_STRIKES 4     /* who fails so often in a row is not waited for */
 #define MERGE_PAUSE_MS 10
+#define FINE 1e-3     /* of our length: from there on fp32 */
 #define WRITE_TRIES 4 /* of the result, at least; more while peers want us */
 #define WRITE_RETRY_MS 3000
 
@@ -147,6 +148,7 @@ void flock__merge_result(struct flock *f, const struct exchange_result *r)
 	if (f->phase != FLOCK_MERGING || r->outcome != OUTCOME_EXCHANGED || !r->final)
 		return;
 	n->rounds++;
+	n->fine = n->fine || r->distance < FINE * norm;
 	if (r->distance > 1e-4 * norm) {
 		n->n_near = 0;
 		return;

@@ -396,10 +396,12 @@ static int open_learning(struct flock *f, struct err *e)
 	const struct flock_config *c = &f->c;
 	struct partners_config p = {.seed = rng_u64(&f->rng),
 	        .rate = c->peer_rate,
-	        .burst = c->peer_rate < 4 ? 4 : c->peer_rate,
+	        .burst = flock__peer_burst(c),
 	        .per_byte_ms = 0.001};
 	struct exchange_config x = {.self = c->membership.self,
 	        .manifest = c->manifest,
+	        .scaled = c->scaled,
+	        .plain = c->plain,
 	        .n_groups = c->n_groups,
 	        .seed = rng_u64(&f->wire_rng),
 	        .offer_ms = 3000,
@@ -414,10 +416,15 @@ static int open_learning(struct flock *f, struct err *e)
 	f->clock.last.step = f->clock.set_step = c->step;
 	f->clock.last.samples = c->samples;
 	f->clock.others_then = c->others;
-	f->clock.own_then = flock__samples(f);
+	f->clock.own_then = f->clock.own = flock__samples(f);
 	/* The learner was told of our own earlier samples among the others'. */
 	if (c->others > c->samples_before)
 		f->clock.kept = c->others - c->samples_before;
+	const struct guard_config guard = {.momentum = c->momentum,
+	        .lr_peak = c->lr_peak,
+	        .step_samples = c->gate.step_samples,
+	        .seed = rng_u64(&f->rng)};
+	guard_init(&f->guard, &guard);
 	int rc = gate_init(f->gate, &c->gate, f->now_ms, e);
 	if (rc == 0)
 		gate_quota_set(f->gate, &c->quota, c->wall_s);

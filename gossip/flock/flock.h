@@ -30,6 +30,7 @@
 #include "gossip/membership/gossip.h"
 #include "gossip/policy/clip.h"
 #include "gossip/policy/gate.h"
+#include "gossip/policy/guard.h"
 #include "gossip/policy/ledger.h"
 #include "gossip/policy/partners.h"
 #include "gossip/policy/sketch.h"
@@ -69,12 +70,18 @@ struct flock_config {
 
 	/* Settings. */
 	struct gate_config gate;
+	bool guard;               /* the consensus guard begins exchanges, too */
+	double momentum, lr_peak; /* of the optimizer; the highest learning rate of the run */
+	double floor2[FLOCK_FORMATS_MAX]; /* of Ξ² by rounding, relative to our length² */
 	struct gate_quota quota;
 	uint64_t wall_s; /* now, for the quota */
 	double peer_rate;
 	double rate_cap; /* samples a second that one peer's count grows by; 0: by what is usual */
 	uint8_t mode, format; /* enum exchange_mode; the number of a wire format */
 	uint8_t n_formats;
+	uint64_t scaled; /* formats that send parameters modulo a lattice: 1 << number of each */
+	uint8_t plain;   /* instead of such a format, where it cannot be */
+	uint8_t merge;   /* one of them, for merge rounds that are not nearly done */
 	uint64_t exchange_bytes[FLOCK_FORMATS_MAX]; /* of all parameters in each format */
 	float beta;
 	double stale;     /* share of the run: who has missed more joins anew */
@@ -92,11 +99,17 @@ struct flock_trained { /* one step */
 	uint64_t step, samples;
 	double loss, lr, grad_norm, layer_norms;
 	double moved; /* own path since the parameters were set, merges left out */
+	/* With a batch that adapts (policy/batch.h), else 0: samples of the step; of the norm
+	 * test the averages S and G, 0 while they are not known. */
+	uint64_t batch;
+	double noise, signal;
 };
 
 struct flock_state { /* a whole state: parameters and the optimizer's vectors */
 	uint64_t step, samples, clock, optim_steps;
 	uint8_t optimizer, vectors;
+	uint64_t batch; /* as of flock_trained; 0: the donor says nothing */
+	double noise, signal;
 };
 
 /* What parameters that were fetched are worth, beside our own and the initial ones: mean losses on
@@ -176,6 +189,10 @@ struct flock_event {
 			bool finite;
 			double distance2[EXCHANGE_GROUPS_MAX];
 			const struct sketch *sketch; /* of what came; NULL: not made; borrowed */
+			/* For scales_learn, borrowed; n_scales 0: not made. */
+			const int8_t *found, *size;
+			uint16_t n_scales;
+			uint64_t blocks, wrapped; /* of a scaled format; else 0 */
 		} measured;
 		struct flock_state state;
 		struct flock_trial tried;
@@ -235,6 +252,9 @@ struct flock_action {
 		struct {
 			uint8_t format;
 			bool sketch; /* of what travels, too */
+			/* Of a scaled format, what both use; valid for the call. */
+			uint16_t n_scales;
+			const int8_t *scales;
 		} snapshot;
 		uint8_t slot; /* MEASURE, RELEASE */
 		struct {
@@ -242,8 +262,11 @@ struct flock_action {
 			float k[EXCHANGE_GROUPS_MAX];
 		} apply;
 		struct flock_state adopt;
-		uint64_t others; /* CLOCK */
-		int code;        /* LEAVE */
+		struct {
+			uint64_t others; /* CLOCK: samples */
+			uint64_t agents; /* that train now, with us */
+		};
+		int code; /* LEAVE */
 	};
 };
 
@@ -349,6 +372,9 @@ struct flock_view {
 	uint64_t step, samples, clock, total;
 	bool has_loss;
 	double loss, lr; /* loss: smoothed over about 50 steps */
+	uint64_t batch;  /* as of flock_trained */
+	double noise;    /* S/G: samples; 0: not known */
+	uint8_t outer;   /* enum outer_kind */
 	bool has_eval, has_local, has_merged;
 	struct flock_eval eval, local, merged; /* last; before and after the merge rounds */
 	const struct gate *gate;
@@ -360,6 +386,9 @@ struct flock_view {
 	double distance;     /* of the last exchange, between us and that peer: not Ξ */
 	double distance_rms; /* of the last ones */
 	double radius;       /* τ: what is farther is clipped; 0: not known */
+	bool radius_warm;    /* it rests on enough distances, not on a path or a donor's word */
+	bool guards;         /* the consensus guard is on */
+	struct guard_view guard;
 	struct flock_counts counts;
 	const struct exchange_result *recent; /* ring; number n at (n − 1) % FLOCK_RECENT */
 	uint64_t n_recent;                    /* ever entered */

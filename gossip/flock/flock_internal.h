@@ -4,6 +4,7 @@
  *     flock.c       the step: events in, time, phases, looking for peers
  *     out.c         actions, sends and says of the step at hand; membership's turn
  *     claims.c      what peers say that they have trained
+ *     labels.c      whose agents they are, and what all of one label count for
  *     run_clock.c   samples of all agents; who is a candidate for an exchange
  *     exchanging.c  gate and partners in front of the exchange machine, and what it asks for
  *     offers.c      what we think of a peer's offer and of its refusals
@@ -29,8 +30,10 @@
 #define FLOCK_SHUNNED 8       /* donors that a join has tried in vain */
 #define FLOCK_COUNTED 1024    /* peers whose claims are told apart */
 #define FLOCK_COUNTED_SLOTS (2 * FLOCK_COUNTED)
+#define FLOCK_LABELS 256      /* whose ids are counted together */
 #define FLOCK_FINAL_BETA 0.5f /* of merge rounds */
 #define FLOCK_SKETCHES 64     /* of peers, as they last told us */
+#define FLOCK_PAST 16         /* sketches of our own, for comparison at an equal clock */
 #define FLOCK_CLAIMS 8        /* counts that peers told us, on their way to membership */
 _Static_assert(FLOCK_SKETCHES <= SKETCH_PEERS_MAX, "all can be compared");
 
@@ -42,6 +45,7 @@ struct flock__clock {
 	bool has_loss;
 	uint64_t kept;       /* samples of others, by the checkpoint that we went on from */
 	uint64_t others;     /* as last looked at */
+	uint64_t own;        /* our own at the last news of others */
 	uint64_t learner;    /* as the learner was last told */
 	uint64_t told;       /* samples of others, at least, by a partner's view of the clock */
 	uint64_t known, mid; /* the run's, as it was CLOCK_NEWS_MS ago or earlier */
@@ -53,6 +57,7 @@ struct flock__clock {
 	uint64_t set_step;       /* our step when the parameters were last set */
 	uint64_t followed_ms;    /* when we last looked, also by a suspended machine's clock */
 	uint64_t slept_ms;       /* when that was noticed last */
+	uint64_t lonely_ms;      /* when there last was a candidate, or we began */
 	uint64_t apart_until_ms; /* what we hear of until then was trained without us */
 };
 
@@ -61,15 +66,53 @@ struct flock__claims {
 	struct flock__counted {
 		bool used;
 		struct peer_id id;
-		uint64_t since_ms, say_ms;
+		uint64_t since_ms, grew_ms, say_ms; /* grew: its count, last */
 		uint64_t first, claimed, counted;
+		uint64_t first_claim, label;
 		double allowed;    /* what may be counted by now */
+		bool before;       /* it had trained before we did */
+		bool judged;       /* its first claim, by the age of the run */
 	} of[FLOCK_COUNTED_SLOTS]; /* by hash */
 	uint64_t key;
 	uint32_t n, capped;
-	uint64_t unknown; /* samples of those for whom there was no room */
-	uint64_t since_ms, at_ms, own_first;
-	uint64_t others; /* samples of all others that count */
+	uint64_t since_ms, at_ms, heard_ms; /* the first look, the last, and the first claim */
+	bool trains, late;          /* has trained in this life; the run was there before it did */
+	uint64_t slept_ms;          /* when we last woke up */
+	uint64_t own_first, own_ms; /* samples before this life; time that we trained in it */
+	uint64_t folded;            /* of ids that are no longer in the table */
+	uint64_t full_ms;           /* when there was last no room, and none to be made; 0: never */
+	uint64_t others;            /* samples of all others that count */
+};
+
+/* What one agent may count by now as a first claim, and since we last looked. */
+struct flock__pace {
+	bool known; /* some rate has been measured, or is stated */
+	bool aged;  /* the age of the run is as well known as it will be */
+	double first, growth;
+	double run_s, s; /* the run's age, and since we last looked */
+};
+
+/* Whose agents they are: labels.c. */
+struct flock__labels {
+	struct flock__label {
+		uint64_t label, rate;
+		uint32_t agents;       /* that it stands for */
+		uint32_t granted;      /* of them, whose first claims are in allowed */
+		uint32_t live, barred; /* ids that could count; in quarantine */
+		bool full; /* more live than may count: those with a key up to last do */
+		uint32_t may;
+		uint64_t last;
+		double allowed; /* samples of all its ids */
+		uint64_t counted;
+		bool judged;    /* its first claims, by the age of the run */
+		uint32_t voted; /* ids that had a say in the median at hand */
+		double tokens;  /* exchanges that its ids may still begin with us */
+		uint64_t tokens_ms;
+		bool admitted;
+	} of[FLOCK_LABELS];
+	int n;
+	bool many;  /* else agents count singly */
+	bool owned; /* who has no label yet does not count */
 };
 
 struct flock__candidates {
@@ -97,6 +140,7 @@ struct flock__exchanging {
 	bool tells_sketch; /* that of the snapshot on its way becomes ours */
 	enum flock__incoming incoming;
 	bool connected;              /* its bulk connection came and was not used yet */
+	uint64_t batch;              /* samples of the last step; 0: always as many */
 	uint64_t number;             /* of the exchange */
 	uint64_t entry;              /* of the ledger, for the offer that begins now; 0: none */
 	struct exchange_event moved; /* to be told to the machine once it is verified */
@@ -106,6 +150,8 @@ struct flock__exchanging {
 	bool has_heard;
 	float own_factor;
 	uint64_t timer_ms;
+	struct scales scales;    /* ours; none until an exchange has filled them */
+	int8_t used[SCALES_MAX]; /* by the exchange under way */
 	struct exchange_actions actions;
 };
 
@@ -117,10 +163,16 @@ struct flock__divergence {
 	double moved; /* our path until then */
 	struct {
 		struct peer_id id;
-		uint64_t at_ms; /* 0: free */
+		uint64_t at_ms;       /* 0: free */
+		uint64_t step, clock; /* the peer's, and the run's as it knew it */
 		struct sketch sketch;
 	} told[FLOCK_SKETCHES]; /* with offers, so fresher than what membership carries */
-	uint64_t adopt_ms;      /* when to give up our state for a donor's; 0: not to */
+	struct {
+		uint64_t clock;
+		struct sketch sketch;
+	} past[FLOCK_PAST]; /* our own, in a ring */
+	uint32_t n_past;    /* ever */
+	uint64_t adopt_ms;  /* when to give up our state for a donor's; 0: not to */
 	struct peer_id adopt_from;
 	uint64_t adopted_ms;
 };
@@ -132,6 +184,7 @@ enum flock__join_stage {
 	JOIN_OPENING,  /* the connection is, until at_ms */
 	JOIN_TRANSFER, /* a transfer holds SLOT_FETCHED */
 	JOIN_MEASURE,  /* a worker reads it */
+	JOIN_WITNESS,  /* another's sketch is awaited, looked for at at_ms */
 	JOIN_TRY,      /* the learner does */
 	JOIN_ADOPT,    /* the same */
 	JOIN_ENDING,   /* given up, the holder has not let go */
@@ -145,6 +198,7 @@ struct flock__join {
 	uint64_t exchange; /* number of this attempt */
 	uint64_t snapshot; /* id of the donor's snapshot being received; 0: none yet */
 	uint64_t began_ms, at_ms;
+	uint64_t witness_ms; /* until then a sketch of another is awaited; 0: not yet */
 	struct flock_state info;
 	float radius[EXCHANGE_GROUPS_MAX + 1];
 	int n_radius;
@@ -157,6 +211,7 @@ struct flock__join {
 	int attempts;
 	struct peer_id shunned[FLOCK_SHUNNED];
 	int n_shunned;
+	int turns; /* times that all donors were asked */
 	struct sketch result;
 	struct flock_trial trial;
 };
@@ -167,7 +222,7 @@ struct flock__adopted {
 	struct peer_id donor;
 	uint64_t since, until; /* own steps */
 	double trial, own;     /* losses: as tried, and of the state before */
-	double sum, first;     /* of the losses since; mean of the first of them */
+	double sum, first;     /* of the losses since; the first of them */
 	uint64_t others_then, own_then;
 	bool joined;
 };
@@ -190,6 +245,8 @@ struct flock__donate {
 		struct peer_id to;
 		uint64_t exchange, offset, since_ms;
 	} to[FLOCK_DONATIONS];
+	struct peer_id next; /* for whom another gives way, until next_ms */
+	uint64_t next_ms;
 };
 
 enum flock__written { WRITTEN_NOT, WRITTEN_ASKED, WRITTEN_YES, WRITTEN_FAILED };
@@ -200,6 +257,7 @@ struct flock__finish {
 	bool run_over; /* all samples are trained */
 	enum flock__merge merge;
 	uint64_t merge_until_ms, merge_next_ms, rounds;
+	bool fine; /* a partner was so near that what is left goes in fp32 */
 	/* With whom a round found hardly any distance, since one last found some. */
 	struct peer_id near[FLOCK_MERGE_NEAR];
 	int n_near;
@@ -244,10 +302,12 @@ struct flock {
 	struct unlike unlike;
 	uint64_t unlike_ms; /* when to ask the next one of them */
 	struct clip clip;
+	struct guard guard;
 	struct ledger ledger;
 	struct meetings meetings;
 	struct flock__clock clock;
 	struct flock__claims claims;
+	struct flock__labels labels;
 	struct flock__candidates candidates;
 	struct flock__exchanging x;
 	struct flock__divergence divergence;
@@ -289,6 +349,24 @@ void flock__claim(struct flock *f, const struct peer_id *id, uint64_t samples);
 void flock__count(struct flock *f); /* looks at all claims again */
 uint64_t flock__may_claim(struct flock *f, const struct peer_id *id, uint64_t samples);
 
+/* Of one whose certificate states a rate; 0: the usual one. */
+struct flock__pace flock__pace_at(const struct flock__pace *usual, uint64_t rate);
+
+/* labels.c */
+void flock__labels_look(struct flock *f); /* who is there of each label */
+bool flock__label_counts(const struct flock *f, const struct member_view *v);
+void flock__labels_grow(struct flock *f, const struct flock__pace *usual);
+/* A peer's count grows from had to wants: to what its label has left, which is taken. */
+uint64_t flock__label_count(
+        struct flock *f, const struct peer_id *id, uint64_t had, uint64_t wants);
+/* A median is taken; another id of that label has a say in it: as many as the label has agents. */
+void flock__labels_poll(struct flock *f);
+bool flock__label_votes(struct flock *f, uint64_t label);
+double flock__peer_burst(const struct flock_config *c); /* exchanges that one may begin at once */
+enum exchange_why flock__admit(struct flock *f, const struct peer_id *id); /* as partners_admit */
+bool flock__label_may_fetch(struct flock *f, const struct peer_id *id);
+double flock__pull_left(struct flock *f, const struct peer_id *id); /* as partners_pull_left */
+
 /* run_clock.c */
 uint64_t flock__samples(const struct flock *f); /* own, as peers are told */
 uint64_t flock__clock(const struct flock *f);
@@ -313,9 +391,12 @@ bool flock__offer_any(struct flock *f, bool final); /* false: nobody, or not now
 void flock__steps(struct flock *f, const struct flock_trained *s, int n);
 bool flock__exchange_bulk(struct flock *f, const struct flock_event *e);
 void flock__exchange_transferred(struct flock *f, const struct flock_event *e);
-void flock__snapshot(struct flock *f, enum flock__snapshot use, uint8_t format);
+struct flock_action *flock__snapshot(struct flock *f, enum flock__snapshot use, uint8_t format);
+/* The wire format's number, or the plain one if that needs scales. */
+uint8_t flock__plain(const struct flock *f);
 void flock__snapshot_taken(struct flock *f, const struct flock_event *e);
-void flock__terms(struct flock *f, struct exchange_terms *t, bool final);
+void flock__terms(
+        struct flock *f, struct exchange_terms *t, const struct peer_id *peer, bool final);
 uint64_t flock__transfer_ms(const struct flock *f, const struct peer_id *id, uint8_t format);
 
 /* offers.c */
@@ -345,11 +426,15 @@ void flock__sketch_soon(struct flock *f);
 void flock__own_sketch(struct flock *f, const struct sketch *s, uint64_t step);
 void flock__keep_sketch(struct flock *f, const struct peer_id *id, const struct exchange_terms *t);
 bool flock__peer_sketch(const struct flock *f, const struct peer_id *id, struct sketch *out);
+/* How far that peer was when we were as far in the run as it was; false: not known. */
+bool flock__was_apart(const struct flock *f, const struct peer_id *id, double *distance);
 int flock__peer_sketches(const struct flock *f, struct sketch *out, int max);
 /* Those by which what a donor gave is judged: fresh, and not its own. apart: only of those who are
  * far from us, by our own sketch; the donor's says nothing about who is a witness. */
 int flock__witnesses(const struct flock *f, const struct peer_id *donor, bool apart,
         struct sketch *out, int max);
+/* A peer beside the donor has trained: it could be a witness, if its sketch were known. */
+bool flock__others_live(const struct flock *f, const struct peer_id *donor);
 bool flock__quarantined(const struct flock *f, const struct peer_id *id);
 /* The peer's parameters, that far from ours, are not those that its sketch was made of. */
 bool flock__lied(const struct flock *f, const struct peer_id *peer, double distance);
@@ -379,6 +464,7 @@ void flock__join_close(struct flock *f);
 bool flock__believes(struct flock *f); /* what join.trial says of the state that was fetched */
 void flock__adopted(struct flock *f);  /* it is ours: watch it */
 void flock__adopted_steps(struct flock *f, const struct flock_trained *s, int n);
+bool flock__adopted_unproven(const struct flock *f);   /* too few own steps since then */
 bool flock__adopted_failed(struct flock *f, int code); /* true: the state before comes back */
 void flock__adopted_tick(struct flock *f);
 

@@ -6,9 +6,9 @@
  *     measured, compared with sketches of other peers ──► tried (trial.c) ──► adopted ──► training
  *
  * What can fail, and then: the donor is busy or says nothing (another is asked), the connection
- * breaks (the rest is asked for, from the same snapshot; or, if that donor is gone, from another
- * one whose parameters are near the first one's, by their sketches; else it starts over), the
- * result does not look like a model of this flock (the donor is quarantined, another is asked).
+ * breaks (the rest is asked for, from the same snapshot; or, if that donor is gone or slow, from
+ * another one whose parameters are near the first one's, by their sketches; else it starts over),
+ * the result does not look like a model of this flock (the donor is quarantined, another is asked).
  * With nobody left to ask it trains from what it has, and says so. */
 #include "gossip/flock/flock_internal.h"
 
@@ -18,9 +18,11 @@
 #define ANSWER_MS 5000 /* for the donor's answer */
 #define OPEN_MS 10000  /* for the connection */
 #define RETRY_MS 200
+#define WITNESS_MS 10000 /* for the first sketch of another, in all attempts together */
 #define ATTEMPTS_MAX 40
+#define TURNS_MAX 4 /* doublings of the pause after all donors were asked */
 #define PEERS_COMPARED 8
-#define INHERITED 0.25 /* of the parameters' length: the longest radius before the first own step */
+#define INHERITED 0.25 /* of the parameters' length: the longest radius that a donor's word gives */
 #define DONORS_MAX 64  /* to draw one from */
 
 static bool shunned(const struct flock__join *j, const struct peer_id *id)
@@ -62,6 +64,21 @@ static bool on_side(const struct flock *f, const struct peer_id *id)
 	return !f->join.apart || (flock__peer_sketch(f, id, &s) && flock__apart(f, &s));
 }
 
+static bool may_give(const struct flock *f, const struct peer_id *id)
+{
+	return !shunned(&f->join, id) && !flock__quarantined(f, id) && on_side(f, id);
+}
+
+/* Somebody who has not been tried in vain, beside the donor. */
+static bool another_donor(const struct flock *f)
+{
+	for (int i = 0; i < f->candidates.n; i++)
+		if (!peer_id_equal(&f->candidates.id[i], &f->join.donor) &&
+		        may_give(f, &f->candidates.id[i]))
+			return true;
+	return false;
+}
+
 /* A donor at random; first the one that an earlier attempt had. */
 static bool choose_donor(struct flock *f)
 {
@@ -75,8 +92,7 @@ static bool choose_donor(struct flock *f)
 	flock__candidates(f);
 	for (int i = 0; i < f->candidates.n && n < DONORS_MAX; i++) {
 		const struct peer_id *id = &f->candidates.id[i];
-		const struct partner *p = partners_find(f->partners, id);
-		if (shunned(j, id) || (p && p->quarantine_ms > f->now_ms) || !on_side(f, id))
+		if (!may_give(f, id))
 			continue;
 		/* News of its steps may be on its way. */
 		if (gossip_find(f->membership, id, &v) && v.record.status.step > 0)
@@ -148,8 +164,11 @@ static void ask(struct flock *f)
 			give_up(f);
 			return;
 		}
-		j->n_shunned = 0; /* from the beginning: who was busy may be free now */
+		/* From the beginning: who was busy may be free now. Later each time: a donor may
+		 * have a reason that lasts, and attempts are few. */
+		j->n_shunned = 0;
 		again(f);
+		j->at_ms += (uint64_t)RETRY_MS << (j->turns < TURNS_MAX ? j->turns++ : TURNS_MAX);
 		return;
 	}
 	bool other = had && !peer_id_equal(&before, &j->donor);
@@ -210,7 +229,10 @@ static int take_offer(struct flock *f, const struct exchange_message *m)
 	        .clock = m->gift.clock,
 	        .optim_steps = m->gift.optim_steps,
 	        .optimizer = m->gift.optimizer,
-	        .vectors = m->gift.vectors};
+	        .vectors = m->gift.vectors,
+	        .batch = m->gift.batch,
+	        .noise = (double)m->gift.noise,
+	        .signal = (double)m->gift.signal};
 	flock__claim(f, &j->donor, m->gift.samples);
 	j->n_radius = m->gift.n + 1;
 	memcpy(j->radius, m->gift.radius, sizeof j->radius);
@@ -306,30 +328,31 @@ void flock__join_transferred(struct flock *f, const struct flock_event *e)
 		        "gave a state with numbers that are not finite", f->now_ms);
 		j->count = 0;
 		shun(j);
-	} else if (e->code == ERR_TIMEOUT || e->code == ERR_NOMEM)
-		shun(j); /* another may be faster */
+	} else if (e->code == ERR_NOMEM ||
+	           (e->code == ERR_TIMEOUT && (e->transferred.received == 0 || another_donor(f))))
+		shun(j); /* another may be faster; if there is none, this one gives the rest */
 	again(f);
 }
 
-void flock__join_measured(struct flock *f, const struct flock_event *e)
+/* The state came whole; who else has something to say of it? */
+static void compare(struct flock *f)
 {
 	struct flock__join *j = &f->join;
 	struct sketch peers[PEERS_COMPARED];
-	if (j->stage != JOIN_MEASURE) {
-		j->stage = JOIN_NONE;
-		return;
-	}
-	if (e->code != 0 || !e->measured.sketch) {
-		again(f);
-		return;
-	}
-	j->result = *e->measured.sketch;
 	int n = flock__witnesses(f, &j->donor, j->apart, peers, PEERS_COMPARED);
-	/* Of a donor and a single witness nobody knows who lies. */
-	if (!sketch_plausible(&j->result, peers, n < 2 ? 0 : n)) {
+	/* Of a donor and a single witness nobody knows who lies: to give up a state of ours they
+	 * must agree, a newcomer has none to lose. */
+	int heard = n == 1 && !j->anew ? 0 : n;
+	bool alone = n == 0 && j->anew && flock__others_live(f, &j->donor);
+	if (alone && f->now_ms < j->witness_ms) { /* its sketch may be on its way */
+		j->stage = JOIN_WITNESS;
+		j->at_ms = f->now_ms + RETRY_MS;
+		return;
+	}
+	if (alone || !sketch_plausible(&j->result, peers, heard)) {
 		flock__say_of(f, SAY_JOIN_IMPLAUSIBLE, &j->donor, (uint64_t)n, 0);
 		/* Else it may have been the other, or the witnesses have moved on as well. */
-		if (!j->mixed && !flock__slept(f))
+		if (heard >= 2 && !j->mixed && !flock__slept(f))
 			partners_quarantine(f->partners, &j->donor,
 			        "gave a state that is no model of this flock", f->now_ms);
 		j->count = 0;
@@ -339,6 +362,35 @@ void flock__join_measured(struct flock *f, const struct flock_event *e)
 	j->n_witnesses = n;
 	j->stage = JOIN_TRY;
 	flock__do(f, FLOCK_DO_TRY);
+}
+
+void flock__join_measured(struct flock *f, const struct flock_event *e)
+{
+	struct flock__join *j = &f->join;
+	if (j->stage != JOIN_MEASURE) {
+		j->stage = JOIN_NONE;
+		return;
+	}
+	if (e->code != 0 || !e->measured.sketch) {
+		again(f);
+		return;
+	}
+	j->result = *e->measured.sketch;
+	if (j->witness_ms == 0)
+		j->witness_ms = f->now_ms + WITNESS_MS;
+	compare(f);
+}
+
+/* What is longer than a part of the parameters is cut for good: the first steps are driven by the
+ * donor's momentum, so what they bear out may be the donor's lie, too. */
+static void inherit_radius(struct flock *f)
+{
+	struct flock__join *j = &f->join;
+	float most = (float)(INHERITED * sketch_norm(&j->result));
+	for (int i = 0; i <= EXCHANGE_GROUPS_MAX; i++)
+		j->radius[i] = j->radius[i] > most ? most : j->radius[i];
+	clip_inherit(&f->clip, j->radius, j->n_radius);
+	clip_cap(&f->clip, (double)most);
 }
 
 void flock__join_tried(struct flock *f, const struct flock_event *e)
@@ -369,8 +421,7 @@ void flock__join_tried(struct flock *f, const struct flock_event *e)
 	}
 	flock__say_of(f, SAY_JOIN_TAKEN, &j->donor, j->info.step, (uint64_t)j->n_witnesses);
 	clip_init(&f->clip, f->c.n_groups);
-	clip_inherit(&f->clip, j->radius, j->n_radius);
-	clip_cap(&f->clip, INHERITED * sketch_norm(&j->result));
+	inherit_radius(f);
 	gate_renew(f->gate);
 	j->stage = JOIN_ADOPT;
 	flock__do(f, FLOCK_DO_ADOPT)->adopt = j->info;
@@ -430,6 +481,8 @@ void flock__join_tick(struct flock *f)
 		return;
 	if (j->stage == JOIN_RETRY)
 		ask(f);
+	else if (j->stage == JOIN_WITNESS)
+		compare(f);
 	else if (j->stage == JOIN_ASKED || j->stage == JOIN_OPENING)
 		next_donor(f);
 }

@@ -72,7 +72,8 @@ static enum exchange_why willing(struct flock *f, const struct peer_id *from,
 		*words = "no sketch";
 		return EXCHANGE_UNKNOWN;
 	}
-	if (flock__joining(f) || (f->phase == FLOCK_TRAINING && flock__stale(f)))
+	if (flock__joining(f) || flock__adopted_unproven(f) ||
+	        (f->phase == FLOCK_TRAINING && flock__stale(f)))
 		return EXCHANGE_JOINING; /* or as soon as the next tick */
 	if (exchange_state(f->exchange) == EXCHANGE_OFFERED) {
 		struct peer_id with = exchange_peer(f->exchange);
@@ -81,7 +82,7 @@ static enum exchange_why willing(struct flock *f, const struct peer_id *from,
 	}
 	if (!flock__idle(f) || !f->divergence.has_own)
 		return EXCHANGE_ENGAGED;
-	why = partners_admit(f->partners, from, f->now_ms);
+	why = flock__admit(f, from);
 	if (why != EXCHANGE_WILLING)
 		return why;
 	if (!gate_admits(f->gate, f->now_ms))
@@ -130,7 +131,7 @@ void flock__exchange_message(
 		e.received.why = (uint8_t)willing(f, from, &m->terms, &words);
 		e.received.words = words;
 		f->counts.busy_given += e.received.why != EXCHANGE_WILLING;
-		flock__terms(f, &ours, m->terms.final);
+		flock__terms(f, &ours, from, m->terms.final);
 		e.received.ours = &ours;
 		e.received.deadline_ms = flock__transfer_ms(f, from, m->terms.format);
 	}

@@ -10,10 +10,12 @@
  * While we train and hear of the others all the time, what they train reaches our model by
  * exchanges, however rare these are. It does not when we slept (a stopped process, a suspended
  * laptop) or were cut off from everybody: what we hear of afterwards, until the next exchange, was
- * missed. So it is when we were paused, or started from a checkpoint. An agent that has missed more
- * than gossip.stale of the run, and more than it trained by itself meanwhile, is stale: its model
- * is not the flock's, and it takes a donor's state. Of two that were cut off from each other only
- * one can be.
+ * missed. So it is when we were paused, or started from a checkpoint, or have made too few steps
+ * with a state that we took to exchange it. But the last words of a peer that leaves are no news of
+ * that kind, though nobody is left when we look at the clock. An agent that has missed more than
+ * gossip.stale of the run, and more than it trained by itself meanwhile, is stale: its model is not
+ * the flock's, and it takes a donor's state. Of two that were cut off from each other only one can
+ * be.
  *
  * What cannot be known: an agent that wakes up, or starts from an old checkpoint, when all others
  * are gone and nobody is left who has heard of their samples, has no reason to think that it missed
@@ -26,6 +28,7 @@
 #define CLOCK_NEWS_MS 30000 /* in which samples that somebody trained are known to all */
 #define SLEPT_MS 1000       /* between two ticks */
 #define SLEPT_LONG_MS 5000  /* longer than a busy machine keeps a tick waiting */
+#define CUT_OFF_MS 1000     /* without a candidate: the last words of one that left take less */
 
 uint64_t flock__samples(const struct flock *f)
 {
@@ -78,9 +81,46 @@ bool flock__nearly_over(const struct flock *f)
 	return left <= f->c.stale * (double)f->c.manifest.total;
 }
 
+static void follow(struct flock *f)
+{
+	struct flock__clock *c = &f->clock;
+	flock__count(f);
+	uint64_t now = others(f), own = flock__samples(f);
+	uint64_t gap_ms = c->followed_ms != 0 ? f->awake_ms - c->followed_ms : 0;
+	bool slept = gap_ms > SLEPT_MS;
+	if (f->candidates.n == 0) { /* it looks five times a second: one may have come since */
+		f->candidates.at_ms = 0;
+		flock__candidates(f);
+	}
+	if (f->candidates.n > 0 || c->lonely_ms == 0)
+		c->lonely_ms = f->now_ms;
+	/* An agent that begins alone is cut off from nobody; one that looked for peers may be. */
+	bool cut_off = f->now_ms - c->lonely_ms >= CUT_OFF_MS && (c->others > 0 || !f->c.alone);
+	c->followed_ms = f->awake_ms;
+	if (slept)
+		c->slept_ms = f->now_ms;
+	if (gap_ms > SLEPT_LONG_MS && f->phase == FLOCK_LOOKING)
+		flock__look(f); /* what it has seen is old */
+	if (slept || cut_off)
+		c->apart_until_ms = f->now_ms + CLOCK_NEWS_MS;
+	if (now == c->others)
+		return;
+	/* In touch, neither side's samples are missed by the other: what was missed before is held
+	 * against what we trained before. News comes late, and is held against all that we trained
+	 * since the last news. */
+	bool in_touch = f->now_ms >= c->apart_until_ms && !flock__adopted_unproven(f);
+	if (f->phase == FLOCK_TRAINING && in_touch && now > c->others) {
+		c->others_then += now - c->others;
+		c->own_then += own - c->own;
+	}
+	c->others = now;
+	c->own = own;
+}
+
 void flock__in_touch(struct flock *f, bool since_snapshot)
 {
 	struct flock__clock *c = &f->clock;
+	follow(f); /* else what came in since the last look would be news, and missed */
 	c->others_then = since_snapshot ? c->others_snapshot : others(f);
 	c->own_then = since_snapshot ? c->own_snapshot : flock__samples(f);
 	c->own_join = 0;
@@ -114,29 +154,6 @@ void flock__told_clock(struct flock *f, uint64_t clock)
 		f->clock.told = least;
 }
 
-static void follow(struct flock *f)
-{
-	struct flock__clock *c = &f->clock;
-	flock__count(f);
-	uint64_t now = others(f);
-	uint64_t gap_ms = c->followed_ms != 0 ? f->awake_ms - c->followed_ms : 0;
-	bool slept = gap_ms > SLEPT_MS;
-	/* An agent that begins alone is cut off from nobody; one that looked for peers may be. */
-	bool cut_off = f->candidates.n == 0 && (c->others > 0 || !f->c.alone);
-	c->followed_ms = f->awake_ms;
-	if (slept)
-		c->slept_ms = f->now_ms;
-	if (gap_ms > SLEPT_LONG_MS && f->phase == FLOCK_LOOKING)
-		flock__look(f); /* what it has seen is old */
-	if (slept || cut_off)
-		c->apart_until_ms = f->now_ms + CLOCK_NEWS_MS;
-	if (f->phase == FLOCK_TRAINING && f->now_ms >= c->apart_until_ms && now > c->others) {
-		c->others_then += now - c->others;
-		c->own_then = flock__samples(f);
-	}
-	c->others = now;
-}
-
 void flock__tell_clock(struct flock *f)
 {
 	struct flock__clock *c = &f->clock;
@@ -145,7 +162,9 @@ void flock__tell_clock(struct flock *f)
 	/* The samples of others that a checkpoint names are those that its model has a part of. */
 	if (!flock__stale(f) && c->others + c->base != c->learner) {
 		c->learner = c->others + c->base;
-		flock__do(f, FLOCK_DO_CLOCK)->others = c->learner;
+		struct flock_action *a = flock__do(f, FLOCK_DO_CLOCK);
+		a->others = c->learner;
+		a->agents = (uint64_t)f->candidates.n + 1;
 	}
 	if (f->now_ms - c->at_ms >= CLOCK_NEWS_MS) {
 		c->at_ms = f->now_ms;
@@ -158,7 +177,8 @@ void flock__tell_clock(struct flock *f)
 
 bool flock__is_candidate(const struct flock *f, const struct member_view *v)
 {
-	return v->state == MEMBER_ALIVE && v->record.status.model == f->model_hash;
+	return v->state == MEMBER_ALIVE && v->record.status.model == f->model_hash &&
+	       flock__label_counts(f, v);
 }
 
 void flock__candidates(struct flock *f)
@@ -169,6 +189,7 @@ void flock__candidates(struct flock *f)
 	c->at_ms = f->now_ms;
 	c->n = 0;
 	c->unlike = 0;
+	flock__labels_look(f);
 	for (uint32_t i = 0; i < gossip_count(f->membership); i++) {
 		struct member_view v = gossip_member(f->membership, i);
 		if (v.state != MEMBER_ALIVE || v.record.status.model == 0)
@@ -177,7 +198,7 @@ void flock__candidates(struct flock *f)
 		        unlike_differs(&f->unlike, &v.record.id, f->model_hash) != 0)
 			c->unlike++;
 		else if (!v.unreachable && (v.connected || v.record.dialable) &&
-		         c->n < FLOCK_CANDIDATES)
+		         flock__label_counts(f, &v) && c->n < FLOCK_CANDIDATES)
 			c->id[c->n++] = v.record.id;
 	}
 }

@@ -14,18 +14,20 @@
  *
  * A state can be good in a trial and bad to train on, for instance by its optimizer's vectors. So
  * the one before is kept. It comes back when the loss is not finite or, over some steps, above
- * twice the trial's, above what we had, and above twice that of the first steps: training losses
- * contain dropout and augmentation, that of a trial does not. Who gave it is quarantined. */
+ * twice the trial's, above what we had, and above twice that of the first step: training losses
+ * contain dropout and augmentation, that of a trial does not. The first step's loss is that of the
+ * parameters as they were tried; from the second on the donor's momentum moves them. Who gave it is
+ * quarantined. Until some steps have passed this check nobody gets what we made of it: no exchange,
+ * and no state for joiners. */
 #include "gossip/flock/flock_internal.h"
 
 #include <math.h>
 
 #define WATCHED_STEPS 100
-#define WATCHED_LEAST 8  /* steps whose mean loss counts */
+#define WATCHED_LEAST 8  /* steps whose mean loss counts; before, we keep to ourselves */
 #define TIMES 2.0        /* the trial's loss */
 #define OWN_WAY 0.5      /* from the initial loss to our own */
 #define NEWCOMER_WAY 0.1 /* the same, to what peers report */
-#define FIRST_STEPS 4    /* after an adoption, whose loss is that of the state itself */
 #define REPORTS_MAX 64
 #define REPORTS_LEAST 2
 
@@ -107,12 +109,18 @@ void flock__adopted_steps(struct flock *f, const struct flock_trained *s, int n)
 		a->sum += s[i].loss;
 		uint64_t steps = s[i].step - a->since;
 		double mean = a->sum / (double)steps;
-		if (steps <= FIRST_STEPS)
+		if (steps == 1)
 			a->first = mean;
 		bool worse = mean > TIMES * a->trial && mean > a->own && mean > TIMES * a->first;
 		a->due = !isfinite(s[i].loss) || (steps >= WATCHED_LEAST && worse);
 		a->on = a->due || s[i].step < a->until;
 	}
+}
+
+bool flock__adopted_unproven(const struct flock *f)
+{
+	const struct flock__adopted *a = &f->adopted;
+	return a->on && f->phase == FLOCK_TRAINING && f->clock.last.step < a->since + WATCHED_LEAST;
 }
 
 bool flock__adopted_failed(struct flock *f, int code)

@@ -18,9 +18,10 @@
 #include <math.h>
 #include <string.h>
 
-#define NEAR 1e-4    /* of our length: nobody is drawn to a peer that is so near */
-#define MERGE_PULL 4 /* radii that one peer may move us in all merge rounds */
-#define LIES 2       /* accusations in a row, before one more is held against a peer */
+#define NEAR 1e-4        /* of our length: nobody is drawn to a peer that is so near */
+#define MERGE_PULL 4     /* radii that one peer may move us in all merge rounds */
+#define WRAPPED_SHARE 16 /* of the blocks: more than one in so many, and the exchange is given up */
+#define LIES 2           /* accusations in a row, before one more is held against a peer */
 
 /* Trained, by its own word. */
 static uint64_t samples_of(const struct flock *f, const struct peer_id *id)
@@ -63,10 +64,10 @@ void flock__path(struct flock *f)
 
 /* Nobody trains in merge rounds: there the radius of the training before is the measure, and
  * without one the parameters' own length. */
-static double pull_left(const struct flock *f, const struct peer_id *id)
+static double pull_left(struct flock *f, const struct peer_id *id)
 {
 	if (!exchange_final(f->exchange))
-		return partners_pull_left(f->partners, id);
+		return flock__pull_left(f, id);
 	const struct partner *p = partners_find(f->partners, id);
 	double radius = (double)clip_radius(&f->clip, -1, flock__moved(f));
 	double norm = f->divergence.has_own ? sketch_norm(&f->divergence.own) : 0;
@@ -131,20 +132,48 @@ static int judge(const struct flock *f)
 	return p && p->doubts >= LIES ? ERR_MISMATCH : ERR_INVALID;
 }
 
+/* Nobody trains in merge rounds: who is doubted there stays where it was until it exchanges, and
+ * that it did is no second reason. */
+static void ask_again(struct flock *f)
+{
+	struct peer_id from = exchange_peer(f->exchange);
+	const struct meeting *last = meetings_find(&f->meetings, &from);
+	if (!last || !exchange_final(f->exchange))
+		return;
+	struct meeting m = *last;
+	m.way = 0;
+	meetings_enter(&f->meetings, &m);
+}
+
+/* Also of an exchange that was given up meanwhile: the distances are as true. True: too many blocks
+ * were further apart than the lattice can tell. */
+static bool learn_scales(struct flock *f, const struct flock_event *e)
+{
+	if (e->code == 0 && e->measured.n_scales > 0)
+		scales_learn(&f->x.scales, e->measured.found, e->measured.size,
+		        e->measured.blocks > 0 ? f->x.used : NULL, e->measured.n_scales);
+	return e->code == 0 && e->measured.wrapped > e->measured.blocks / WRAPPED_SHARE;
+}
+
 void flock__verify(struct flock *f, const struct flock_event *e)
 {
 	bool wanted = f->x.incoming == INCOMING_MEASURE;
 	struct exchange_event m = f->x.moved;
 	f->x.incoming = INCOMING_NONE;
+	bool far = learn_scales(f, e);
 	if (!wanted)
 		return;
-	if (e->code == 0 && e->measured.finite) {
+	if (far)
+		m.moved.code = ERR_LIMIT;
+	else if (e->code == 0 && e->measured.finite) {
 		f->x.has_heard = e->measured.sketch;
 		if (e->measured.sketch)
 			f->x.heard = *e->measured.sketch;
 		measure(f, e->measured.distance2);
 		m = f->x.moved;
 		m.moved.code = judge(f);
+		if (m.moved.code == ERR_INVALID)
+			ask_again(f);
 	} else
 		m.moved.code = e->code ? e->code : ERR_NONFINITE;
 	flock__exchange(f, &m);

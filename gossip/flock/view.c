@@ -60,6 +60,7 @@ static void view_distances(const struct flock *f, struct flock_view *v)
 	v->distance = f->last_distance;
 	v->distance_rms = f->rms;
 	v->radius = isfinite(radius) ? (double)radius : 0;
+	v->radius_warm = f->clip.all.n >= CLIP_WARM;
 }
 
 void flock_view(const struct flock *f, struct flock_view *v)
@@ -75,6 +76,10 @@ void flock_view(const struct flock *f, struct flock_view *v)
 	v->has_loss = f->clock.has_loss;
 	v->loss = f->clock.loss;
 	v->lr = f->clock.last.lr;
+	v->batch = f->clock.last.batch;
+	v->outer = (uint8_t)f->c.manifest.outer;
+	if (f->clock.last.noise > 0 && f->clock.last.signal > 0)
+		v->noise = f->clock.last.noise / f->clock.last.signal;
 	v->has_eval = f->has_eval;
 	v->has_local = f->has_local;
 	v->has_merged = f->has_merged;
@@ -88,6 +93,8 @@ void flock_view(const struct flock *f, struct flock_view *v)
 	if (v->exchange_state != EXCHANGE_IDLE)
 		v->exchange_peer = exchange_peer(f->exchange);
 	view_distances(f, v);
+	v->guards = f->c.guard;
+	v->guard = guard_view(&f->guard);
 	v->counts = f->counts;
 	v->recent = f->recent;
 	v->n_recent = f->n_recent;

@@ -467,7 +467,7 @@ static void handle(struct gossip *g, const struct gossip_event *e)
 		leave(g);
 		break;
 	case EVENT_CERTIFIED:
-		gossip__certify(g, &e->certified.id, e->certified.label, e->certified.rate);
+		gossip__certify(g, e);
 		break;
 	default: /* START, TIMER */
 		break;
@@ -540,7 +540,9 @@ struct member_view gossip_member(const struct gossip *g, uint32_t i)
 	        .unreachable = m->unreachable,
 	        .connected = m->connected,
 	        .label = m->label,
+	        .agents = m->agents,
 	        .rate = m->rate,
+	        .samples = m->samples,
 	        .sketch = g->sketches[i].length > 0 ? &g->sketches[i] : NULL};
 }
 

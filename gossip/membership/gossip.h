@@ -181,8 +181,9 @@ struct gossip_event {
 		} samples;
 		struct {
 			struct peer_id id;
-			uint64_t label; /* hash of whose agent it is; 0: not known */
-			uint64_t rate;  /* samples a second that it may train; 0: not stated */
+			uint64_t label;  /* hash of whose agent it is; 0: not known */
+			uint64_t rate;   /* samples a second that it may train; 0: not stated */
+			uint32_t agents; /* that the label stands for */
 		} certified;
 	};
 };
@@ -273,10 +274,12 @@ struct member_view {
 	struct peer_addrs addrs; /* those that can be dialled, the one in use first */
 	bool proven;             /* it has answered us there */
 	uint8_t state;
-	uint64_t since_ms;                  /* in that state */
-	bool unreachable;                   /* others reach it, we do not */
-	bool connected;                     /* a stream stands */
-	uint64_t label, rate;               /* see EVENT_CERTIFIED; 0: none */
+	uint64_t since_ms;    /* in that state */
+	bool unreachable;     /* others reach it, we do not */
+	bool connected;       /* a stream stands */
+	uint64_t label, rate; /* see EVENT_CERTIFIED; 0: none */
+	uint32_t agents;      /* alike */
+	uint64_t samples;     /* its highest count in our run, whatever its record says now */
 	const struct member_sketch *sketch; /* NULL: none known; borrowed until the next step */
 };
 
@@ -308,6 +311,12 @@ void gossip_step(
  * leave it out of RECEIVED. */
 bool gossip_wants(const struct gossip *g, const struct gossip_update *u);
 bool gossip_wants_sketch(const struct gossip *g, const struct member_sketch *s);
+
+/* Our own label; 0: the flock has no owner. */
+uint64_t gossip_label(const struct gossip *g);
+
+/* Whether those that take part are of more than one label. */
+bool gossip_many_labels(const struct gossip *g);
 
 /* Looking around, between steps. Members are numbered 0 to count − 1 in no lasting order. */
 uint32_t gossip_count(const struct gossip *g);

@@ -39,8 +39,9 @@ struct member {
 	uint64_t told_at; /* when it was last told that it lost its generation */
 
 	uint64_t suspect_since, suspect_until;
-	bool said_dead; /* another holds this suspect dead */
+	bool said_dead;       /* another holds this suspect dead */
 	uint64_t label, rate; /* see EVENT_CERTIFIED */
+	uint32_t agents;
 	uint32_t n_accusers;
 	struct peer_id accuser[GOSSIP_ACCUSERS];
 	struct refuted refuted[GOSSIP_REFUTED];
@@ -63,7 +64,7 @@ struct member {
 };
 
 struct probe {
-	uint32_t target; /* NONE: no probe under way */
+	uint32_t target;      /* NONE: no probe under way */
 	struct peer_addrs at; /* pinged by datagram, or could be; none: by stream alone */
 	/* One for each of these, so that an answer says which address works. The first one is the
 	 * helpers' and the stream's too. */
@@ -183,7 +184,7 @@ void gossip__count_samples(struct gossip *g, struct member *m, uint64_t samples)
 /* One that was never a member of this process's flock, before the first event. */
 void gossip__depart(struct gossip *g, const struct gossip_departed *d);
 void gossip__forbid(struct gossip *g, const struct peer_id *id);
-void gossip__certify(struct gossip *g, const struct peer_id *id, uint64_t label, uint64_t rate);
+void gossip__certify(struct gossip *g, const struct gossip_event *e);
 void gossip__record(struct gossip *g, const struct gossip_update *u, const struct peer_id *from,
         const struct peer_addr *address, uint8_t channel, bool whole_state);
 void gossip__accuse(struct gossip *g, const struct gossip_update *u, bool whole_state);

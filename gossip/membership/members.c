@@ -437,16 +437,18 @@ static bool is_accuser(const struct member *m, const struct peer_id *id)
 	return false;
 }
 
-void gossip__certify(struct gossip *g, const struct peer_id *id, uint64_t label, uint64_t rate)
+void gossip__certify(struct gossip *g, const struct gossip_event *e)
 {
+	const struct peer_id *id = &e->certified.id;
 	struct member *self = &g->members[g->members_max];
 	uint32_t i = gossip__find(g, id);
 	struct member *m = peer_id_equal(id, &self->record.id) ? self
 	                   : i == NONE                         ? NULL
 	                                                       : &g->members[i];
 	if (m) {
-		m->label = label;
-		m->rate = rate;
+		m->label = e->certified.label;
+		m->rate = e->certified.rate;
+		m->agents = e->certified.agents;
 	}
 }
 
@@ -459,10 +461,15 @@ static uint64_t label_of(const struct gossip *g, const struct peer_id *id)
 	                                           : g->members[i].label;
 }
 
-/* With one label in the flock its agents count singly. */
-static bool many_labels(const struct gossip *g)
+uint64_t gossip_label(const struct gossip *g)
 {
-	uint64_t ours = g->members[g->members_max].label;
+	return g->members[g->members_max].label;
+}
+
+/* With one label in the flock its agents count singly. */
+bool gossip_many_labels(const struct gossip *g)
+{
+	uint64_t ours = gossip_label(g);
 	for (uint32_t i = 0; i < g->n_members; i++)
 		if (gossip__present(&g->members[i]) && g->members[i].label != ours)
 			return true;
@@ -473,7 +480,7 @@ static bool many_labels(const struct gossip *g)
 static bool label_accuses(const struct gossip *g, const struct member *m, const struct peer_id *by)
 {
 	uint64_t label = label_of(g, by);
-	if (label == 0 || !many_labels(g))
+	if (label == 0 || !gossip_many_labels(g))
 		return false;
 	for (uint32_t i = 0; i < m->n_accusers; i++)
 		if (label_of(g, &m->accuser[i]) == label)

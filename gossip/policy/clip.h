@@ -50,7 +50,8 @@ void clip_export(const struct clip *c, double moved, float *radius);
 void clip_inherit(struct clip *c, const float *radius, int n);
 
 /* The longest τ that may be inherited: before the first own step a part of the parameters' length,
- * then CLIP_OWN_STEPS own steps. 0, as at the beginning: none. */
+ * beyond which join.c inherits nothing; then CLIP_OWN_STEPS own steps. 0, as at the beginning:
+ * none. */
 #define CLIP_OWN_STEPS 64
 void clip_cap(struct clip *c, double most);
 

@@ -4,7 +4,7 @@
  * A step goes through four questions, in this order:
  *
  *     look    what do the averages make of its gradient?     → warming up, Δ, or nothing to go by
- *     rule    does the mode want an exchange for it?         → a reason, or local
+ *     rule    does the mode want an exchange, or the guard?  → a reason, or local
  *     decide  back-off, longest silence, owed, cap, budget   → yes, or the reason why not
  *     follow  budget mode: δ moves towards what the target can pay for
  *
@@ -23,13 +23,13 @@
  * exchange_bytes says. What costs more leaves a debt that is paid off first.
  *
  * A gradient that is not finite is left out of every average and is never significant. Time that
- * goes back stands still; a step number that goes back counts as one step. */
+ * goes back stands still; a number of samples that goes back counts as one step like the last. */
 #include "gossip/policy/gate.h"
 
 #include <math.h>
 #include <string.h>
 
-#define AVERAGE_LEAST 1e-30 /* under this any change is significant */
+#define AVERAGE_LEAST 1e-30 /* what is less is as good as nothing */
 
 #define BUCKET 8.0         /* tokens that a bucket of the budget holds */
 #define SPACING 0.5        /* least time between wants, in intervals of the target rate */
@@ -56,20 +56,21 @@ struct window { /* the newest W */
 struct gate {
 	struct gate_config config;
 	struct rng rng;
-	uint64_t now;   /* the latest that was told */
-	uint64_t step;  /* the trainer's number of the latest */
-	uint64_t steps; /* passed since the first, those left out too: never goes back */
+	uint64_t now;     /* the latest that was told */
+	uint64_t trained; /* the trainer's number at the latest step */
+	uint64_t gained;  /* of the latest step */
+	uint64_t samples; /* passed since the first, steps left out too: never goes back */
 	bool begun;
 
 	uint32_t seen; /* gradients in the average */
-	double average;
+	double average, slow;
 	struct window norms, changes; /* selsync's two */
 	bool has_change;
 	double change; /* the last there was */
 
-	uint64_t wish_steps, wish_ms; /* when an exchange was last asked for */
+	uint64_t wish_samples, wish_ms; /* when an exchange was last asked for */
 	bool wished;
-	uint64_t done_steps, done_ms; /* when one last came about */
+	uint64_t done_samples, done_ms; /* when one last came about */
 	bool owed;
 	uint32_t owed_wait_ms; /* the longest next wait */
 	uint64_t retry_ms;
@@ -125,27 +126,37 @@ static double window_average(const struct window *w, uint32_t width, double a)
 
 enum sight { SIGHT_NOTHING, SIGHT_WARMING, SIGHT_VANISHED, SIGHT_CHANGE };
 
-static enum sight change_of(struct gate_decision *d, double before, double after)
+static enum sight change_is(struct gate_decision *d, double change)
 {
-	if (before < AVERAGE_LEAST)
-		return SIGHT_VANISHED;
 	d->has_change = true;
-	d->change = least(fabs(after - before) / before, GATE_CHANGE_MAX);
+	d->change = least(change, GATE_CHANGE_MAX);
 	return SIGHT_CHANGE;
 }
 
-/* e = (1 − a) e' + a‖g‖², Δ = |e − e'| / e'. */
+/* Plain means at first, so that the first gradient does not weigh for long in the slow one. */
+static double averaged(double before, double x, double a, uint32_t seen)
+{
+	a = most(a, 1.0 / seen);
+	return (1 - a) * before + a * x;
+}
+
+/* Two averages e of ‖g‖², a fast and a slow one: Δ = |ln(e_fast / e_slow)|. SelSync compares one
+ * average with itself a step before; then a single ‖g‖² decides, which is minibatch noise: at
+ * log-sd 0.5 that fires on 7 % of the steps of a stationary series, and on none with large
+ * batches. */
 static enum sight look_significance(
         struct gate *g, const struct gate_step *s, struct gate_decision *d)
 {
-	double before = g->average, a = g->config.smooth;
 	if (!isfinite(s->norm2) || s->norm2 < 0)
 		return SIGHT_NOTHING;
-	g->average = g->seen == 0 ? s->norm2 : (1 - a) * before + a * s->norm2;
 	if (g->seen < UINT32_MAX)
 		g->seen++;
-	enum sight sight = g->seen == 1 ? SIGHT_WARMING : change_of(d, before, g->average);
-	return g->seen <= g->config.warm ? SIGHT_WARMING : sight;
+	g->average = averaged(g->average, s->norm2, g->config.smooth, g->seen);
+	g->slow = averaged(g->slow, s->norm2, g->config.slow, g->seen);
+	if (g->seen > 1)
+		change_is(d,
+		        fabs(log(most(g->average, AVERAGE_LEAST) / most(g->slow, AVERAGE_LEAST))));
+	return g->seen > 1 && g->seen > g->config.warm ? SIGHT_CHANGE : SIGHT_WARMING;
 }
 
 /* As in SelSync's scripts: s is the windowed average of n_t = Σ‖g_layer‖, and Δ of s is averaged
@@ -165,11 +176,11 @@ static enum sight look_selsync(struct gate *g, const struct gate_step *s, struct
 	g->average = window_average(&g->norms, width, a);
 	if (g->seen == width)
 		return SIGHT_WARMING;
-	enum sight sight = change_of(d, before, g->average);
-	if (sight == SIGHT_CHANGE) {
-		window_push(&g->changes, width, d->change);
-		d->change = window_average(&g->changes, width, a);
-	}
+	if (before < AVERAGE_LEAST)
+		return SIGHT_VANISHED;
+	enum sight sight = change_is(d, fabs(g->average - before) / before);
+	window_push(&g->changes, width, d->change);
+	d->change = window_average(&g->changes, width, a);
 	return sight;
 }
 
@@ -182,11 +193,24 @@ static bool is_warm(const struct gate *g)
 void gate_renew(struct gate *g)
 {
 	g->seen = 0;
-	g->average = 0;
+	g->average = g->slow = 0;
 	memset(&g->norms, 0, sizeof g->norms);
 	memset(&g->changes, 0, sizeof g->changes);
 	g->has_change = false;
 	g->change = 0;
+}
+
+void gate_batch(struct gate *g, double signal, double noise, double from, double to)
+{
+	signal = signal < 0 ? 0 : signal; /* it is a difference of estimates */
+	double scale = (signal + noise / to) / (signal + noise / from);
+	if (!(from > 0 && to > 0 && scale > 0 && isfinite(scale)))
+		return;
+	/* selsync's are sums of norms, not of their squares */
+	g->average *= g->config.mode == GATE_SELSYNC ? sqrt(scale) : scale;
+	g->slow *= scale;
+	for (uint32_t i = 0; i < g->norms.n; i++)
+		g->norms.value[i] *= sqrt(scale);
 }
 
 /* ---- time: what it brings into the buckets */
@@ -274,7 +298,7 @@ static enum gate_reason rule(struct gate *g, enum sight sight, const struct gate
 	bool yes = false;
 	switch (g->config.mode) {
 	case GATE_EVERY:
-		yes = g->steps - g->wish_steps >= g->config.every;
+		yes = g->samples - g->wish_samples >= g->config.every_samples;
 		break;
 	case GATE_ALWAYS:
 		yes = true;
@@ -295,7 +319,7 @@ static enum gate_reason rule(struct gate *g, enum sight sight, const struct gate
 static bool too_silent(const struct gate *g)
 {
 	const struct gate_config *c = &g->config;
-	return (c->silence_steps > 0 && g->steps - g->done_steps >= c->silence_steps) ||
+	return (c->silence_samples > 0 && g->samples - g->done_samples >= c->silence_samples) ||
 	       (c->silence_ms > 0 && g->now - g->done_ms >= c->silence_ms);
 }
 
@@ -328,7 +352,7 @@ static void decide(struct gate *g, enum gate_reason wish, struct gate_decision *
 		bool more = silent || wish != REASON_LOCAL;
 		d->reason = more ? REASON_OWED : REASON_LOCAL;
 		if (more)
-			g->wish_steps = g->steps;
+			g->wish_samples = g->samples;
 		return;
 	}
 	if (silent)
@@ -345,7 +369,7 @@ static void decide(struct gate *g, enum gate_reason wish, struct gate_decision *
 	} else {
 		d->exchange = true;
 		g->wished = true;
-		g->wish_steps = g->steps;
+		g->wish_samples = g->samples;
 		g->wish_ms = g->now;
 	}
 }
@@ -370,13 +394,20 @@ static void follow(struct gate *g, enum sight sight, const struct gate_decision 
 	        log(g->scale / SCALE_RANGE), log(g->scale * SCALE_RANGE));
 }
 
+static void pass(struct gate *g, uint64_t trained)
+{
+	if (g->begun && trained > g->trained)
+		g->gained = trained - g->trained;
+	g->samples += g->gained;
+	g->trained = trained;
+	g->begun = true;
+}
+
 struct gate_decision gate_step(struct gate *g, const struct gate_step *s)
 {
 	struct gate_decision d = {.delta = current_delta(g)};
 	advance(g, s->now_ms);
-	g->steps += g->begun && s->step > g->step ? s->step - g->step : 1;
-	g->step = s->step;
-	g->begun = true;
+	pass(g, s->samples);
 
 	enum sight sight = g->config.mode == GATE_SELSYNC ? look_selsync(g, s, &d)
 	                                                  : look_significance(g, s, &d);
@@ -384,7 +415,10 @@ struct gate_decision gate_step(struct gate *g, const struct gate_step *s)
 		g->has_change = true;
 		g->change = d.change;
 	}
-	decide(g, rule(g, sight, &d), &d);
+	enum gate_reason wish = rule(g, sight, &d);
+	if (wish == REASON_LOCAL && s->due)
+		wish = REASON_GUARD;
+	decide(g, wish, &d);
 	if (g->config.mode == GATE_BUDGET)
 		follow(g, sight, &d);
 	g->by_reason[d.reason]++;
@@ -421,7 +455,7 @@ void gate_spent(struct gate *g, uint64_t now_ms, uint64_t bytes, bool ours, bool
 	}
 	if (done) {
 		g->owed = false;
-		g->done_steps = g->steps;
+		g->done_samples = g->samples;
 		g->done_ms = g->now;
 	}
 }
@@ -508,6 +542,7 @@ int gate_init(struct gate *g, const struct gate_config *c, uint64_t now_ms, stru
 	memset(g, 0, sizeof *g);
 	g->config = *c;
 	rng_seed(&g->rng, c->seed, 0x67617465); /* "gate" */
+	g->gained = c->step_samples;
 	g->now = g->done_ms = now_ms;
 	g->own = g->incoming = BUCKET / 2;
 	g->log_delta = log(c->delta > 0 ? c->delta : DELTA_FIRST);

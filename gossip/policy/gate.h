@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The gate: is this step worth an exchange?
  *
- *     a step's gradient norm ──► average e ──► Δ = |e − e'| / e' ──► Δ ≥ δ: an exchange is wanted
+ *     a step's gradient norm ──► a fast and a slow average of it
+ *                                          Δ = |ln(fast / slow)| ≥ δ: an exchange is wanted
  *
  * Pure: time comes with the calls, chance from a seed. A gate only says when it wants an exchange.
  * If no partner is found, the exchange stays owed. The caller reports afterwards what an exchange
- * cost. Precedence: upload cap, then longest silence, then the mode's own rule. */
+ * cost. Precedence: upload cap, then the day's quota, then longest silence, then the mode's own
+ * rule or the consensus guard (guard.h), whichever is due first. Distances between exchanges are
+ * counted in samples, so that larger batches do not thin the mixing. */
 #ifndef DUNLIN_GOSSIP_POLICY_GATE_H
 #define DUNLIN_GOSSIP_POLICY_GATE_H
 
@@ -16,10 +19,10 @@
 #include <stdint.h>
 
 enum gate_mode {
-	GATE_SIGNIFICANCE, /* Δ of an exponential average of ‖g‖², fixed δ */
+	GATE_SIGNIFICANCE, /* Δ of two exponential averages of ‖g‖², fixed δ */
 	GATE_SELSYNC,      /* as in SelSync's published scripts: twice smoothed, windowed */
 	GATE_BUDGET,       /* δ follows the quantile of Δ that meets a target */
-	GATE_EVERY,        /* each H steps */
+	GATE_EVERY,        /* each H samples */
 	GATE_ALWAYS,
 	GATE_RANDOM, /* each step with probability p: what the others are compared with */
 	GATE_MODES
@@ -36,22 +39,25 @@ enum gate_reason {
 	REASON_MODE,   /* every, always, random */
 	REASON_BUDGET, /* significant, but the budget mode's bucket is empty: a local step */
 	REASON_CAP,    /* wanted, but over the upload cap: a local step */
+	REASON_GUARD,  /* the consensus guard says so */
 	REASONS
 };
 
 struct gate_config {
 	enum gate_mode mode;
-	double delta;   /* δ of significance and selsync */
-	double smooth;  /* a: 0.16 (significance), 0.01 (selsync) */
-	uint32_t warm;  /* steps until the average counts: 25; also selsync's window W */
-	uint32_t every; /* H */
-	double chance;  /* p of random */
+	double delta;           /* δ of significance and selsync */
+	double smooth;          /* a: 0.16 (the fast average of significance), 0.01 (selsync) */
+	double slow;            /* a of the slow average: 0.02 */
+	uint32_t warm;          /* steps until the average counts: 25; also selsync's window W */
+	uint64_t every_samples; /* H */
+	double chance;          /* p of random */
 	/* Budget: what counts as the target is the strictest of those that are not 0. */
 	double exchanges_per_s, bytes_per_s, bytes_per_day;
 	double incoming_share;  /* of the budget, kept for exchanges that others begin: 0.5 */
 	double cap_bytes_per_s; /* hard upload cap, all modes; 0: none */
-	uint64_t silence_steps, silence_ms; /* longest silence; 0: no such bound */
-	uint64_t exchange_bytes;            /* what one exchange uploads */
+	uint64_t silence_samples, silence_ms; /* longest silence; 0: no such bound */
+	uint64_t exchange_bytes;              /* what one exchange uploads */
+	uint64_t step_samples;                /* of the first step */
 	uint64_t seed;
 };
 
@@ -59,7 +65,9 @@ struct gate_config {
 #define GATE_CHANGE_MAX 1e9 /* what a larger Δ is cut to: it is shown, and must stay a number */
 
 struct gate_step {
-	uint64_t step, now_ms;
+	uint64_t samples; /* own, trained so far */
+	uint64_t now_ms;
+	bool due;           /* by the consensus guard */
 	double norm2;       /* ‖g‖², before clipping */
 	double layer_norms; /* Σ over layers of ‖g_layer‖: selsync's n_t */
 };
@@ -99,15 +107,20 @@ bool gate_pays(struct gate *g, uint64_t now_ms);
 /* May a peer's offer be taken, as far as cap and budget go? */
 bool gate_admits(struct gate *g, uint64_t now_ms);
 
-/* The program changed batch size or learning rate: ‖g‖ has another scale now, so the averages start
- * again. */
+/* Other parameters were loaded: the averages start again. */
 void gate_renew(struct gate *g);
+
+/* The batch changes from one number of samples to another. The mean of ‖g‖² is signal + noise / b
+ * (Lau et al. 2024: G and S, of one sample), so the averages are scaled to what is to come, and
+ * the change itself is not significant. What is not positive and finite is left out. */
+void gate_batch(struct gate *g, double signal, double noise, double from, double to);
 
 struct gate_view {
 	uint8_t mode;
 	bool warm; /* the average counts */
 	bool has_change, owed;
-	double change, delta, average;
+	double change, delta;
+	double average;                /* the fast one */
 	uint64_t local, communicating; /* steps; LSSR = local / (local + communicating) */
 	uint64_t by_reason[REASONS];
 	double budget_left; /* bytes in the bucket; −1: no budget */
@@ -129,7 +142,7 @@ struct gate_quota gate_quota_get(const struct gate *g, uint64_t wall_s);
 
 /* "significance", "selsync-code", "budget", "every", "always", "random" */
 const char *gate_mode_text(enum gate_mode m);
-/* "local", "warm-up", "significant", "silence", "owed", "mode", "budget", "cap" */
+/* "local", "warm-up", "significant", "silence", "owed", "mode", "budget", "cap", "guard" */
 const char *gate_reason_text(enum gate_reason r);
 
 #endif

@@ -13,6 +13,7 @@ int gate_check(const struct gate_config *c, struct err *e)
 	bool budget = c->mode == GATE_BUDGET;
 	assert((unsigned)c->mode < GATE_MODES);
 	assert(!average || (c->smooth > 0 && c->smooth <= 1));
+	assert(!average || c->mode == GATE_SELSYNC || (c->slow > 0 && c->slow <= c->smooth));
 	assert(c->mode != GATE_SELSYNC || (c->warm >= 1 && c->warm <= GATE_WINDOW_MAX));
 	assert(!budget || c->exchanges_per_s > 0 || c->bytes_per_s > 0 || c->bytes_per_day > 0);
 	assert((!budget && c->cap_bytes_per_s <= 0) || c->exchange_bytes > 0);
@@ -62,6 +63,8 @@ const char *gate_reason_text(enum gate_reason r)
 		return "budget";
 	case REASON_CAP:
 		return "cap";
+	case REASON_GUARD:
+		return "guard";
 	default:
 		return "unknown";
 	}

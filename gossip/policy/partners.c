@@ -31,7 +31,12 @@
 #define BUSY_MS_MAX 200
 #define BACKOFF_MS 1000 /* after the first failure, on average; doubled with each that follows */
 #define BACKOFF_DOUBLINGS 6
+#define BACKOFF_WAITS 4 /* times what it began and let time out: it gets a fifth of our time */
 #define UNLIKE_MS (5 * 60 * 1000)
+
+#define NEW_SHARE 8 /* first offers that the share of new peers follows, about */
+#define NEW_SURE 0.9
+#define NEW_LEAST (1.0 / 16) /* so that new peers are found, whatever others do */
 
 #define CLIPPED_HARD 0.1f
 #define CLIPPED_OF 5
@@ -58,8 +63,9 @@ struct partners {
 	uint64_t key; /* of the hash */
 	bool drawn;
 	struct peer_id last; /* that was drawn */
-	double path;         /* our own */
-	double mark[2];      /* the same when the present half window began, and the one before */
+	double new_share; /* of draws of peers that never exchanged with us: those that stand */
+	double path;      /* our own */
+	double mark[2];   /* the same when the present half window began, and the one before */
 	uint64_t half, half_step; /* number of the present half window, and its first step */
 	uint32_t n;
 	uint16_t head[PARTNERS_MAX], next[PARTNERS_MAX]; /* chains by hash */
@@ -78,6 +84,7 @@ void partners_init(struct partners *p, const struct partners_config *c)
 	rng_seed(&p->rng, c->seed, 0x706172746e657273);
 	p->key = rng_u64(&p->rng);
 	memset(p->head, 0xff, sizeof p->head);
+	p->new_share = 1;
 }
 
 /* ---- the table */
@@ -162,28 +169,64 @@ static uint64_t free_from(const struct partners *p, const struct peer_id *id)
 	return e->free_ms > e->quarantine_ms ? e->free_ms : e->quarantine_ms;
 }
 
+static bool is_new(const struct partners *p, const struct peer_id *id)
+{
+	const struct partner *e = partners_find(p, id);
+	return !e || e->exchanged == 0;
+}
+
 /* Uniform over those that are free (Jin et al. 2016) in one pass: the k-th of them takes the place
- * of the one chosen so far with probability 1/k. */
+ * of one of the max chosen so far with probability max/k. known: only over those that have
+ * exchanged with us. */
+static int sample(struct partners *p, const struct peer_id *candidate, int n, bool known,
+        uint64_t now_ms, int max, struct peer_id *out)
+{
+	const struct peer_id *again = NULL;
+	uint64_t k = 0;
+	int chosen = 0;
+	for (int i = 0; i < n; i++) {
+		if (free_from(p, &candidate[i]) > now_ms || (known && is_new(p, &candidate[i])))
+			continue;
+		if (p->drawn && peer_id_equal(&candidate[i], &p->last)) {
+			again = &candidate[i];
+			continue;
+		}
+		uint64_t place = rng_below(&p->rng, ++k);
+		if (chosen < max)
+			out[chosen++] = candidate[i];
+		else if (place < (uint64_t)max)
+			out[place] = candidate[i];
+	}
+	if (chosen == 0 && again)
+		out[chosen++] = *again;
+	return chosen;
+}
+
+int partners_sample(struct partners *p, const struct peer_id *candidate, int n, uint64_t now_ms,
+        int max, struct peer_id *out)
+{
+	int chosen = sample(p, candidate, n, false, now_ms, max, out), new = 0;
+	for (int i = 0; i < chosen; i++)
+		new += is_new(p, &out[i]);
+	if (p->new_share >= 1 || new == 0 || rng_f64(&p->rng) < p->new_share)
+		return chosen;
+	/* Without any that is known those above stay as they are. */
+	int known = sample(p, candidate, n, true, now_ms, max, out);
+	return known > 0 ? known : chosen;
+}
+
+void partners_drawn(struct partners *p, const struct peer_id *id)
+{
+	p->drawn = true;
+	p->last = *id;
+}
+
 bool partners_draw(struct partners *p, const struct peer_id *candidate, int n, uint64_t now_ms,
         struct peer_id *out)
 {
-	const struct peer_id *chosen = NULL, *again = NULL;
-	uint64_t k = 0;
-	for (int i = 0; i < n; i++) {
-		if (free_from(p, &candidate[i]) > now_ms)
-			continue;
-		if (p->drawn && peer_id_equal(&candidate[i], &p->last))
-			again = &candidate[i];
-		else if (rng_below(&p->rng, ++k) == 0)
-			chosen = &candidate[i];
-	}
-	if (!chosen)
-		chosen = again;
-	if (!chosen)
+	if (partners_sample(p, candidate, n, now_ms, 1, out) == 0)
 		return false;
-	p->drawn = true;
-	p->last = *chosen;
-	*out = *chosen;
+	partners_drawn(p, out);
 	return true;
 }
 
@@ -232,6 +275,13 @@ void partners_quarantine(
 	quarantine(touch(p, id, now_ms), reason, now_ms);
 }
 
+void partners_label(struct partners *p, const struct peer_id *id, uint64_t label)
+{
+	uint16_t i = place_of(p, id);
+	if (i != NONE)
+		p->entry[i].label = label;
+}
+
 static const char *badness(int code)
 {
 	switch (code) {
@@ -248,31 +298,41 @@ static const char *badness(int code)
 	}
 }
 
-/* Left alone for between half and one and a half of a time that doubles with each failure. */
-static void back_off(struct partners *p, struct partner *e, uint64_t now_ms)
+/* Left alone for between half and one and a half of a time that doubles with each failure, and is
+ * long beside what we have waited for it. */
+static void back_off(struct partners *p, struct partner *e, uint64_t waited_ms, uint64_t now_ms)
 {
 	uint32_t doublings = e->strikes < BACKOFF_DOUBLINGS ? e->strikes : BACKOFF_DOUBLINGS;
-	uint64_t ms = (uint64_t)BACKOFF_MS << doublings;
+	uint64_t ms = (uint64_t)BACKOFF_MS << doublings, most = BACKOFF_MS << BACKOFF_DOUBLINGS;
+	if (waited_ms >= most / BACKOFF_WAITS)
+		ms = most;
+	else if (ms < BACKOFF_WAITS * waited_ms)
+		ms = BACKOFF_WAITS * waited_ms;
 	e->strikes++;
 	e->free_ms = now_ms + ms / 2 + rng_below(&p->rng, ms + 1);
 }
 
 /* The same both ways. Else who offers and lets us wait could do so for all of our time. */
-static void stalled(struct partners *p, struct partner *e, uint64_t now_ms)
+static void stalled(struct partners *p, struct partner *e, uint64_t waited_ms, uint64_t now_ms)
 {
-	back_off(p, e, now_ms);
+	back_off(p, e, waited_ms, now_ms);
 	e->shut_ms = e->free_ms;
 }
 
 void partners_stalled(struct partners *p, const struct peer_id *id, uint64_t now_ms)
 {
-	stalled(p, touch(p, id, now_ms), now_ms);
+	stalled(p, touch(p, id, now_ms), 0, now_ms);
+}
+
+void partners_given(struct partners *p, const struct peer_id *id, uint64_t now_ms)
+{
+	touch(p, id, now_ms)->given_ms = now_ms > 0 ? now_ms : 1;
 }
 
 static void on_busy(struct partners *p, struct partner *e, uint8_t why, uint64_t now_ms)
 {
 	if (why != EXCHANGE_ENGAGED && why != EXCHANGE_OTHER) {
-		back_off(p, e, now_ms);
+		back_off(p, e, 0, now_ms);
 		return;
 	}
 	uint64_t ms = BUSY_MS_MIN + rng_below(&p->rng, BUSY_MS_MAX - BUSY_MS_MIN + 1);
@@ -284,8 +344,11 @@ static void on_exchanged(struct partner *e, const struct exchange_result *r, uin
 {
 	uint64_t bytes = r->bytes_sent > r->bytes_received ? r->bytes_sent : r->bytes_received;
 	e->exchanged++;
+	e->plain = false;
 	e->last_ms = now_ms;
-	e->strikes = e->doubts = 0;
+	e->strikes = 0;
+	if (!r->final) /* there one that stands still is let in every second time */
+		e->doubts = 0;
 	e->free_ms = e->shut_ms = 0;
 	if (bytes > 0) {
 		e->per_byte[e->n_times % PARTNER_TIMES] =
@@ -306,16 +369,33 @@ static void on_exchanged(struct partner *e, const struct exchange_result *r, uin
 		        now_ms);
 }
 
+/* What came of an offer to a peer that had never exchanged with us. A refusal says that it is
+ * there. */
+static void learn_share(struct partners *p, bool came)
+{
+	p->new_share += ((came ? 1 : 0) - p->new_share) / NEW_SHARE;
+	if (p->new_share < NEW_LEAST)
+		p->new_share = NEW_LEAST;
+	if (p->new_share > NEW_SURE)
+		p->new_share = 1;
+}
+
 void partners_result(struct partners *p, const struct exchange_result *r, uint64_t now_ms)
 {
 	if (r->outcome == OUTCOME_CROSSED || r->outcome == OUTCOME_CANCELLED ||
 	        r->outcome >= OUTCOMES || (r->outcome == OUTCOME_BUSY && !r->ours))
 		return;
 	struct partner *e = touch(p, &r->peer, now_ms);
+	bool first = r->ours && e->exchanged == 0 && r->outcome != OUTCOME_BUSY &&
+	             r->outcome != OUTCOME_UNLIKE;
+	if (first)
+		learn_share(p, r->outcome == OUTCOME_EXCHANGED);
 	if (r->outcome == OUTCOME_EXCHANGED) {
 		on_exchanged(e, r, now_ms);
 		return;
 	}
+	if (r->code == ERR_LIMIT || (r->outcome == OUTCOME_BUSY && r->why == EXCHANGE_UNKNOWN))
+		e->plain = true;
 	if (r->outcome == OUTCOME_BUSY) {
 		on_busy(p, e, r->why, now_ms);
 		return;
@@ -325,7 +405,7 @@ void partners_result(struct partners *p, const struct exchange_result *r, uint64
 	if (r->outcome == OUTCOME_UNLIKE)
 		e->free_ms = now_ms + UNLIKE_MS;
 	else
-		stalled(p, e, now_ms);
+		stalled(p, e, r->outcome == OUTCOME_TIMEOUT && !r->ours ? r->took_ms : 0, now_ms);
 	if (r->outcome == OUTCOME_BAD)
 		quarantine(e, badness(r->code), now_ms);
 	if (r->outcome == OUTCOME_TIMEOUT && r->ours && r->deadline_ms < DEADLINE_MS_MAX)
@@ -389,14 +469,27 @@ void partners_path(struct partners *p, uint64_t step, double moved)
 	p->path = moved;
 }
 
+/* In the window that ends now. */
+static double pulled_by(const struct partners *p, const struct partner *e)
+{
+	return e->pulled_half == p->half       ? e->pulled[0] + e->pulled[1]
+	       : e->pulled_half + 1 == p->half ? e->pulled[0]
+	                                       : 0;
+}
+
 double partners_pull_left(const struct partners *p, const struct peer_id *id)
 {
 	const struct partner *e = partners_find(p, id);
-	double left = PULL_TIMES * (p->path - p->mark[1]);
-	if (e && e->pulled_half == p->half)
-		left -= e->pulled[0] + e->pulled[1];
-	else if (e && e->pulled_half + 1 == p->half)
-		left -= e->pulled[0];
+	double left = PULL_TIMES * (p->path - p->mark[1]) - (e ? pulled_by(p, e) : 0);
+	return left > 0 ? left : 0;
+}
+
+double partners_label_pull_left(const struct partners *p, uint64_t label, uint32_t agents)
+{
+	double left = agents * PULL_TIMES * (p->path - p->mark[1]);
+	for (uint32_t i = 0; i < p->n; i++)
+		if (p->entry[i].label == label)
+			left -= pulled_by(p, &p->entry[i]);
 	return left > 0 ? left : 0;
 }
 

@@ -3,7 +3,11 @@
  * who may begin one with us, and who is not to be trusted for a while.
  *
  * Partners are drawn uniformly (gossiping SGD), not the same one twice in a row while others are
- * free. A peer that was busy, slow or gone is left alone for a random time that grows; one whose
+ * free. While offers to peers that never exchanged with us fail, fewer of them are drawn: whoever
+ * makes many ids that do not answer wastes a part of our draws, not most of them.
+ *
+ * A peer that was busy, slow or gone is left alone for a random time that grows, after a
+ * timeout of what it began for about four times what that took (64 s at most). One whose
  * parameters had to be clipped hard (c < 0.1) in 3 of its last 5 exchanges, or were not finite, is
  * quarantined, with a reason, for 1 min, then 2, … up to 1 h.
  *
@@ -35,18 +39,21 @@ struct partner {
 	uint64_t free_ms;              /* not to be asked before: back-off */
 	uint64_t shut_ms;              /* the same for what it begins, after a failure */
 	uint32_t strikes;              /* failures and refusals in a row, for the back-off */
-	uint32_t doubts;               /* of what it sent, in a row: ERR_INVALID */
+	uint32_t doubts;               /* of what it sent: ERR_INVALID */
 	float per_byte[PARTNER_TIMES]; /* ms */
 	uint32_t n_times;
 	float stretch;          /* ≥ 1: what timeouts have made of the deadline */
 	uint8_t clipped;        /* bits of the last 5 exchanges: c < 0.1 */
 	uint64_t quarantine_ms; /* until when; 0 or past: it is not */
 	uint32_t quarantines;
+	uint64_t label;                  /* whose agent it is; 0: not known */
 	char reason[PARTNER_REASON_MAX]; /* of the last quarantine */
 	double pulled[2]; /* how far it has moved us: in the half window pulled_half, and before */
 	uint64_t pulled_half;
-	double merged; /* the same in merge rounds, ever */
-	double tokens; /* exchanges that it may still begin with us */
+	double merged;     /* the same in merge rounds, ever */
+	bool plain;        /* the next exchange is in a format without scales */
+	uint64_t given_ms; /* when it last gave back a place among those who fetch our state */
+	double tokens;     /* exchanges that it may still begin with us */
 	uint64_t tokens_ms;
 };
 
@@ -65,6 +72,12 @@ void partners_init(struct partners *p, const struct partners_config *c);
 bool partners_draw(struct partners *p, const struct peer_id *candidate, int n, uint64_t now_ms,
         struct peer_id *out);
 
+/* The same for some to choose from: up to max different ones, into out; returns how many. Whom the
+ * caller takes it tells with partners_drawn. */
+int partners_sample(struct partners *p, const struct peer_id *candidate, int n, uint64_t now_ms,
+        int max, struct peer_id *out);
+void partners_drawn(struct partners *p, const struct peer_id *id);
+
 /* May that peer begin an exchange with us? EXCHANGE_WILLING takes a token; _RATE, _QUARANTINED;
  * _OTHER: not so soon after one that failed. */
 enum exchange_why partners_admit(struct partners *p, const struct peer_id *id, uint64_t now_ms);
@@ -76,9 +89,15 @@ void partners_result(struct partners *p, const struct exchange_result *r, uint64
  * not fetch. It is left alone for a while, both ways. */
 void partners_stalled(struct partners *p, const struct peer_id *id, uint64_t now_ms);
 
+/* It has had its turn to fetch our state, whatever came of it. */
+void partners_given(struct partners *p, const struct peer_id *id, uint64_t now_ms);
+
 /* For what is found out otherwise: a donor whose gift was no model of ours. */
 void partners_quarantine(
         struct partners *p, const struct peer_id *id, const char *reason, uint64_t now_ms);
+
+/* Whose agent it is, if there is anything to keep of it. */
+void partners_label(struct partners *p, const struct peer_id *id, uint64_t label);
 
 /* Milliseconds for an exchange with that peer of that many bytes in its larger direction. */
 uint64_t partners_deadline(const struct partners *p, const struct peer_id *id, uint64_t bytes);
@@ -89,6 +108,8 @@ void partners_path(struct partners *p, uint64_t step, double moved);
 /* How far that peer may still move us in this window; and that it has. final: in a merge round,
  * which does not count in the window but for partner.merged. */
 double partners_pull_left(const struct partners *p, const struct peer_id *id);
+/* The same for all with that label, as many times as it has agents. */
+double partners_label_pull_left(const struct partners *p, uint64_t label, uint32_t agents);
 void partners_pulled(
         struct partners *p, const struct peer_id *id, double length, bool final, uint64_t now_ms);
 

@@ -33,19 +33,26 @@
 #define LAYER_INPUTS_MAX 2
 #define LAYER_PARAMS_MAX 4
 
-enum layer_kind {
-	LAYER_DENSE,
-	LAYER_CONV2D,
-	LAYER_RELU,
-	LAYER_GELU,
-	LAYER_MAX_POOL,
-	LAYER_AVG_POOL,
-	LAYER_GLOBAL_POOL,
-	LAYER_DROPOUT,
-	LAYER_FLATTEN,
-	LAYER_ADD,
-	LAYER_KINDS
-};
+/* All kinds. A row stands for layer_NAME, a struct layer_type (arch/layer_*.c), and in each backend
+ * for a struct of functions: plain_op_NAME, cpu_op_NAME, cuda_op_NAME. */
+#define LAYER_LIST(X)               \
+	X(DENSE, dense)             \
+	X(CONV2D, conv2d)           \
+	X(RELU, relu)               \
+	X(GELU, gelu)               \
+	X(MAX_POOL, max_pool)       \
+	X(AVG_POOL, avg_pool)       \
+	X(GLOBAL_POOL, global_pool) \
+	X(DROPOUT, dropout)         \
+	X(FLATTEN, flatten)         \
+	X(ADD, add)                 \
+	X(BATCH_NORM, batch_norm)   \
+	X(LAYER_NORM, layer_norm)   \
+	X(SHORTCUT, shortcut)
+
+#define X(KIND, name) LAYER_##KIND,
+enum layer_kind { LAYER_LIST(X) LAYER_KINDS };
+#undef X
 
 /* Without the batch dimension. */
 struct shape {
@@ -59,10 +66,14 @@ struct layer {
 	/* name: empty is conv1, conv2, … by kind and place. from: empty is the layer before,
 	 * "input" the data. */
 	char name[LIMIT_LAYER_NAME], from[LAYER_INPUTS_MAX][LIMIT_LAYER_NAME];
-	int64_t units;               /* dense: outputs; conv2d: output channels */
-	int64_t kernel, stride, pad; /* conv2d and pools, square */
+	int64_t units;               /* dense: outputs; conv2d and shortcut: output channels */
+	int64_t kernel, stride, pad; /* conv2d and pools, square; shortcut: stride */
 	bool bias;
-	double p; /* dropout: the share that is dropped */
+	double p;             /* dropout: the share that is dropped */
+	double eps;           /* batch_norm, layer_norm */
+	double momentum;      /* batch_norm */
+	bool tanh;            /* gelu: the approximation by tanh, GPT-2's */
+	double std;           /* dense and conv2d: of the initial weights; 0: as INIT_UNIFORM */
 };
 
 /* The fields of a kind, for code that parses, prints or documents a model. */
@@ -74,26 +85,44 @@ struct layer_field {
 	double min, max;
 	double dflt; /* what an absent field means, unless it is required */
 	bool required;
+	/* arch_print leaves out its default: texts from before it was there stay equal. */
+	bool later;
 };
+struct arch;
 struct layer_type {
-	const char *name; /* as in the JSON "type" */
-	int inputs;       /* 1, or 2 for add */
+	const char *name;       /* as in the JSON "type" */
+	const char *short_name; /* an unnamed layer is called this and a number */
+	int inputs;             /* 1, or 2 for add */
 	const struct layer_field *fields;
 	int n_fields;
+
+	/* Node i, whose inputs are known and whose shape is set to its first input's: checks that
+	 * shape, sets the output's, and declares the parameters (arch__param). NULL: the output has
+	 * the shape of the input, and there are no parameters. */
+	int (*resolve)(struct arch *a, int i, struct err *e);
+
+	/* For the compiler of graphs. */
+	bool takes_relu;  /* a ReLU behind it can be a part of it: struct op, relu */
+	bool masks_input; /* can apply the backward of a ReLU before it: struct op, mask_dx */
+	/* Optional: whether it would only copy an input of that shape. */
+	bool (*is_copy)(const struct layer *l, const struct shape *in);
 };
-extern const struct layer_type layer_types[LAYER_KINDS];
+extern const struct layer_type *const layer_types[LAYER_KINDS];
 
 /* A layer of that kind with its defaults; ERR_NOTFOUND for an unknown name. */
 int layer_init(struct layer *l, const char *type) MUST_CHECK;
 
 enum param_group { PARAM_WEIGHT, PARAM_PLAIN, PARAM_STAT };
+enum param_init { INIT_UNIFORM, INIT_NORMAL, INIT_ZEROS, INIT_ONES };
 
 struct param_view {
 	char name[LIMIT_TENSOR_NAME]; /* "conv1.weight" */
 	struct shape shape;
 	size_t offset, count; /* in the flat vector, in floats */
 	enum param_group group;
-	int64_t fan_in; /* for the initial values */
+	enum param_init init;
+	double std;     /* INIT_NORMAL */
+	int64_t fan_in; /* INIT_UNIFORM: within ±1/√fan_in */
 };
 
 struct arch_node {
@@ -122,7 +151,7 @@ struct arch {
 int arch_resolve(struct arch *a, const struct layer *layers, int n, const struct shape *input,
         int64_t classes, struct err *e) MUST_CHECK;
 
-/* A preset by name ("mlp", "cnn") for data of that shape. */
+/* A preset by name ("mlp", "cnn", "resnet20") for data of that shape. */
 int arch_preset(struct arch *a, const char *name, const struct shape *input, int64_t classes,
         struct err *e) MUST_CHECK;
 
@@ -138,8 +167,8 @@ int arch_print(const struct arch *a, struct buf *out) MUST_CHECK;
 /* A table for people: layer, output shape, parameters. */
 int arch_describe(const struct arch *a, struct buf *out) MUST_CHECK;
 
-/* Initial values as PyTorch's: weights and biases uniform within ±1/√fan_in. The same seed gives
- * the same bits on every machine. values has n_total floats. */
+/* Initial values, as each view's init says: PyTorch's for dense and conv2d. The same seed gives the
+ * same bits on every machine. values has n_total floats. */
 void arch_init_params(const struct arch *a, uint64_t seed, float *values);
 
 size_t shape_count(const struct shape *s);

@@ -2,17 +2,20 @@
 /* Presets, and a model as text: canonical JSON for files, a table for people. */
 #include "model/arch/arch.h"
 
+#include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-const char *const arch_presets[] = {"mlp", "cnn", NULL};
+const char *const arch_presets[] = {"mlp", "cnn", "resnet20", NULL};
+
+#define PRESET_LAYERS 80 /* at most */
 
 static struct layer *append(struct layer *list, int *n, const char *type)
 {
 	struct layer *l = &list[(*n)++];
-	if (layer_init(l, type) != 0)
-		l->kind =
-		        LAYER_KINDS; /* our own list names only known kinds; resolve would refuse */
+	int rc = layer_init(l, type);
+	assert(rc == 0); /* our own list names only known kinds */
 	return l;
 }
 
@@ -28,10 +31,66 @@ static void conv3x3(struct layer *list, int *n, int64_t units)
 	l->pad = 1;
 }
 
+/* A 3×3 convolution of a residual network and its norm; the initial weights as in He et al.:
+ * normal, of variance 2 / (9 · units). */
+static void conv_norm(struct layer *list, int *n, int64_t units, int64_t stride)
+{
+	struct layer *l = append(list, n, "conv2d");
+	l->units = units;
+	l->stride = stride;
+	l->pad = 1;
+	l->bias = false;
+	l->std = sqrt(2.0 / (9.0 * (double)units));
+	append(list, n, "batch_norm");
+}
+
+static void name_layer(struct layer *l, const char *base, int stage, int block)
+{
+	snprintf(l->name, sizeof l->name, "%s%d.%d", base, stage, block);
+}
+
+/* He et al. for CIFAR: 3 stages of 3 blocks, shortcuts without parameters.
+ *
+ *     ──┬── conv ─ norm ─ relu ─ conv ─ norm ── add ─ relu ──►
+ *       └──────────── (shortcut) ────────────────┘ */
+static void resnet20(struct layer *list, int *n, int64_t classes)
+{
+	struct layer *out;
+	conv_norm(list, n, 16, 1);
+	out = append(list, n, "relu");
+	name_layer(out, "relu", 0, 0);
+	for (int stage = 0; stage < 3; stage++)
+		for (int block = 0; block < 3; block++) {
+			const int64_t units = 16 << stage, stride = stage && !block ? 2 : 1;
+			const struct layer *from = out;
+			if (stride == 2) {
+				struct layer *s = append(list, n, "shortcut");
+				s->units = units;
+				s->stride = stride;
+				name_layer(s, "shortcut", stage + 1, block + 1);
+				from = s;
+			}
+			conv_norm(list, n, units, stride);
+			if (stride == 2)
+				snprintf(list[*n - 2].from[0], sizeof list->from[0], "%s",
+				        out->name);
+			append(list, n, "relu");
+			conv_norm(list, n, units, 1);
+			name_layer(&list[*n - 1], "norm", stage + 1, block + 1);
+			struct layer *sum = append(list, n, "add");
+			snprintf(sum->from[0], sizeof sum->from[0], "%s", list[*n - 2].name);
+			snprintf(sum->from[1], sizeof sum->from[1], "%s", from->name);
+			out = append(list, n, "relu");
+			name_layer(out, "relu", stage + 1, block + 1);
+		}
+	append(list, n, "global_pool");
+	dense(list, n, classes);
+}
+
 int arch_preset(
         struct arch *a, const char *name, const struct shape *input, int64_t classes, struct err *e)
 {
-	struct layer list[16];
+	struct layer list[PRESET_LAYERS];
 	int n = 0;
 	memset(a, 0, sizeof *a);
 	if (strcmp(name, "mlp") == 0) {
@@ -54,9 +113,11 @@ int arch_preset(
 		dense(list, &n, 128);
 		append(list, &n, "relu");
 		dense(list, &n, classes);
+	} else if (strcmp(name, "resnet20") == 0) {
+		resnet20(list, &n, classes);
 	} else {
-		return err_set(
-		        e, ERR_NOTFOUND, "no preset is named \"%s\"; there are mlp and cnn", name);
+		return err_set(e, ERR_NOTFOUND,
+		        "no preset is named \"%s\"; there are mlp, cnn and resnet20", name);
 	}
 	int rc = arch_resolve(a, list, n, input, classes, e);
 	if (rc)
@@ -68,7 +129,7 @@ int arch_preset(
 static int print_layer(const struct arch *a, int i, struct buf *out)
 {
 	const struct arch_node *n = &a->nodes[i];
-	const struct layer_type *t = &layer_types[n->layer.kind];
+	const struct layer_type *t = layer_types[n->layer.kind];
 	int rc = buf_printf(out, "%s{\"type\":\"%s\",\"name\":\"%s\",\"from\":[", i ? "," : "",
 	        t->name, n->layer.name);
 	for (int k = 0; k < n->n_in && rc == 0; k++)
@@ -79,6 +140,10 @@ static int print_layer(const struct arch *a, int i, struct buf *out)
 	for (int k = 0; k < t->n_fields && rc == 0; k++) {
 		const struct layer_field *f = &t->fields[k];
 		const char *at = (const char *)&n->layer + f->offset;
+		if (f->later &&
+		        (f->type == FIELD_BOOL ? *(const bool *)(const void *)at == (f->dflt != 0)
+		                               : *(const double *)(const void *)at == f->dflt))
+			continue;
 		if (f->type == FIELD_INT)
 			rc = buf_printf(out, ",\"%s\":%lld", f->key,
 			        (long long)*(const int64_t *)(const void *)at);
@@ -115,7 +180,7 @@ int arch_describe(const struct arch *a, struct buf *out)
 		for (int k = 0; k < n->n_param; k++)
 			count += a->views[n->param[k]].count;
 		rc = buf_printf(out, "%-14s %-12s %-14s %12zu\n", n->layer.name,
-		        layer_types[n->layer.kind].name, shape_text(&n->shape, text), count);
+		        layer_types[n->layer.kind]->name, shape_text(&n->shape, text), count);
 	}
 	return rc ? rc : buf_printf(out, "%-14s %-12s %-14s %12zu\n", "", "", "", a->n_total);
 }

@@ -38,6 +38,7 @@ struct conv {
 	dnnl_memory_desc_t md_forward, md_data; /* the order that the first worker's calls chose */
 	bool chosen;
 	int threads;
+	const float **part_dw; /* owned: each part's dw */
 	struct part part[];
 };
 
@@ -159,7 +160,7 @@ static dnnl_status_t descs_init(
         struct cpu_device *d, struct descs *x, const struct op *op, const struct shapes *s)
 {
 	dnnl_convolution_desc_t c;
-	const dnnl_memory_desc_t *b = op->b ? &s->b_md : NULL;
+	const dnnl_memory_desc_t *b = op->param[1].value ? &s->b_md : NULL;
 	dnnl_status_t st = attributes(&x->attr[0], false);
 	memset(&c, 0, sizeof c);
 	if (st == dnnl_success)
@@ -195,14 +196,14 @@ static dnnl_status_t shared_weights(struct cpu_device *d, const struct op *op,
         float **packed, const float **out)
 {
 	if (dnnl_memory_desc_equal(plain, want)) {
-		*out = op->w;
+		*out = op->param[0].value;
 		return dnnl_success;
 	}
 	if (!*packed) {
 		*packed = floats(dnnl_memory_desc_get_size(want) / sizeof(float));
 		if (!*packed)
 			return dnnl_out_of_memory;
-		dnnl_status_t s = reorder(d, pack, plain, op->w, want, *packed);
+		dnnl_status_t s = reorder(d, pack, plain, op->param[0].value, want, *packed);
 		if (s != dnnl_success)
 			return s;
 	}
@@ -245,8 +246,8 @@ static dnnl_status_t bind_part(struct cpu_device *d, struct op *op, struct conv 
 	TRY(shared_weights(d, op, &s->w_plain, md, &v->pack_forward, &v->w_forward, &w));
 	TRY(bind(d, c, DNNL_ARG_SRC, &s->x_md, op->x[0] + in));
 	TRY(bind(d, c, DNNL_ARG_WEIGHTS, md, w));
-	if (op->b)
-		TRY(bind(d, c, DNNL_ARG_BIAS, &s->b_md, op->b));
+	if (op->param[1].value)
+		TRY(bind(d, c, DNNL_ARG_BIAS, &s->b_md, op->param[1].value));
 	TRY(bind(d, c, DNNL_ARG_DST, &s->y_md, op->y + out));
 	TRY(bind(d, c, DNNL_ARG_SCRATCHPAD, query(x->forward, dnnl_query_scratchpad_md),
 	        p->scratch));
@@ -263,7 +264,7 @@ static dnnl_status_t bind_part(struct cpu_device *d, struct op *op, struct conv 
 	TRY(bind(d, c, DNNL_ARG_SRC, &s->x_md, op->x[0] + in));
 	TRY(bind(d, c, DNNL_ARG_DIFF_DST, &s->y_md, op->dy + out));
 	TRY(bind(d, c, DNNL_ARG_DIFF_WEIGHTS, md, p->dw_packed ? p->dw_packed : p->dw));
-	if (op->b)
+	if (op->param[1].value)
 		TRY(bind(d, c, DNNL_ARG_DIFF_BIAS, &s->b_md, p->dw + v->n_weights));
 	TRY(bind(d, c, DNNL_ARG_SCRATCHPAD, query(x->weights, dnnl_query_scratchpad_md),
 	        p->scratch));
@@ -303,36 +304,7 @@ static dnnl_status_t prepare_part(struct cpu_device *d, struct op *op, struct co
 	return st;
 }
 
-int cpu_conv_prepare(struct cpu_device *d, struct op *op, struct err *e)
-{
-	size_t t = (size_t)d->threads;
-	struct conv *v = calloc(1, sizeof *v + t * sizeof *v->part);
-	if (!v)
-		return err_set(e, ERR_NOMEM, "%.80s: no memory", op->layer->name);
-	op->state = v;
-	v->threads = d->threads;
-	v->n_bias = op->b ? (size_t)op->out_shape.dim[2] : 0;
-	v->n_weights = (size_t)(op->out_shape.dim[2] * op->in_shape.dim[2] * op->layer->kernel *
-	                        op->layer->kernel);
-	for (int w = 0; w < d->threads; w++) {
-		dnnl_status_t st = prepare_part(d, op, v, w);
-		if (st == dnnl_success)
-			continue;
-		cpu_conv_unprepare(op);
-		if (st == dnnl_out_of_memory)
-			return err_set(e, ERR_NOMEM, "%.80s: no memory", op->layer->name);
-		if (!d->generates)
-			return err_set(e, ERR_DEVICE,
-			        "%.80s: " CPU_NO_CODE ", or use --device plain, which is slow",
-			        op->layer->name);
-		return err_set(e, ERR_UNSUPPORTED,
-		        "%.80s: oneDNN has no convolution for this shape (status %d)",
-		        op->layer->name, (int)st);
-	}
-	return 0;
-}
-
-void cpu_conv_unprepare(struct op *op)
+static void unprepare(struct op *op)
 {
 	struct conv *v = op->state;
 	if (!v)
@@ -351,11 +323,46 @@ void cpu_conv_unprepare(struct op *op)
 	call_close(&v->pack_data);
 	free(v->w_forward);
 	free(v->w_data);
+	free(v->part_dw);
 	free(v);
 	op->state = NULL;
 }
 
-void cpu_conv_pack(struct cpu_device *d, struct op *op, int w, bool train)
+static int prepare(struct cpu_device *d, struct op *op, struct err *e)
+{
+	size_t t = (size_t)d->threads;
+	struct conv *v = calloc(1, sizeof *v + t * sizeof *v->part);
+	if (!v)
+		return err_set(e, ERR_NOMEM, "%.80s: no memory", op->layer->name);
+	op->state = v;
+	v->threads = d->threads;
+	v->part_dw = calloc(t, sizeof *v->part_dw);
+	if (!v->part_dw) {
+		unprepare(op);
+		return err_set(e, ERR_NOMEM, "%.80s: no memory", op->layer->name);
+	}
+	v->n_weights = op->param[0].count;
+	v->n_bias = op->param[1].count;
+	for (int w = 0; w < d->threads; w++) {
+		dnnl_status_t st = prepare_part(d, op, v, w);
+		v->part_dw[w] = v->part[w].dw;
+		if (st == dnnl_success)
+			continue;
+		unprepare(op);
+		if (st == dnnl_out_of_memory)
+			return err_set(e, ERR_NOMEM, "%.80s: no memory", op->layer->name);
+		if (!d->generates)
+			return err_set(e, ERR_DEVICE,
+			        "%.80s: " CPU_NO_CODE ", or use --device plain, which is slow",
+			        op->layer->name);
+		return err_set(e, ERR_UNSUPPORTED,
+		        "%.80s: oneDNN has no convolution for this shape (status %d)",
+		        op->layer->name, (int)st);
+	}
+	return 0;
+}
+
+static void pack(struct cpu_device *d, struct op *op, int w, bool train)
 {
 	struct conv *v = op->state;
 	if ((int)(op->index % (uint32_t)d->threads) != w)
@@ -366,19 +373,21 @@ void cpu_conv_pack(struct cpu_device *d, struct op *op, int w, bool train)
 		run(d, &v->pack_data, w);
 }
 
-void cpu_conv_forward(struct cpu_device *d, struct op *op, int w)
+static void forward(struct cpu_device *d, const struct program *prog, struct op *op, int w)
 {
 	const struct conv *v = op->state;
+	(void)prog;
 	if (v->part[w].from < v->part[w].to)
 		run(d, &v->part[w].forward, w);
 }
 
-void cpu_conv_backward(struct cpu_device *d, struct op *op, int w)
+static void backward(struct cpu_device *d, const struct program *prog, struct op *op, int w)
 {
 	const struct conv *v = op->state;
 	const struct part *p = &v->part[w];
 	size_t in = shape_count(&op->in_shape), out = shape_count(&op->out_shape);
 	size_t samples = p->to - p->from;
+	(void)prog;
 	if (samples == 0)
 		return;
 	if (op->mask_dy)
@@ -393,25 +402,18 @@ void cpu_conv_backward(struct cpu_device *d, struct op *op, int w)
 		d->k->mask(op->dx[0] + p->from * in, op->x[0] + p->from * in, samples * in);
 }
 
-/* This worker's range of dst = (dst or 0) + the sum over all workers' parts from `first` on. */
-static void reduce(struct cpu_device *d, const struct conv *v, float *dst, size_t first, size_t n,
-        int w, bool accumulate)
-{
-	size_t from, to;
-	pool_part(n, 16, w, d->threads, &from, &to);
-	if (from == to)
-		return;
-	if (!accumulate)
-		memset(dst + from, 0, (to - from) * sizeof *dst);
-	for (int i = 0; i < v->threads; i++)
-		if (v->part[i].dw)
-			d->k->sum_into(dst + from, v->part[i].dw + first + from, to - from);
-}
-
-void cpu_conv_reduce(struct cpu_device *d, struct op *op, int w, bool accumulate)
+static void reduce(struct cpu_device *d, struct op *op, int w)
 {
 	const struct conv *v = op->state;
-	reduce(d, v, op->dw, 0, v->n_weights, w, accumulate);
-	if (op->db)
-		reduce(d, v, op->db, v->n_weights, v->n_bias, w, accumulate);
+	cpu_reduce(d, op, v->part_dw, w);
 }
+
+const struct cpu_op cpu_op_conv2d = {
+        .by_sample = true,
+        .prepare = prepare,
+        .unprepare = unprepare,
+        .pack = pack,
+        .forward = forward,
+        .backward = backward,
+        .reduce = reduce,
+};

@@ -164,13 +164,17 @@ static void cpu_copy(struct device *dev, void *to, const void *from, size_t byte
 	memcpy(to, from, bytes);
 }
 
+#define X(KIND, name) [LAYER_##KIND] = &cpu_op_##name,
+static const struct cpu_op *const ops[LAYER_KINDS] = {LAYER_LIST(X)};
+#undef X
+
 static void cpu_unprepare(struct device *dev, struct program *p)
 {
 	(void)dev;
 	for (int i = 0; i < p->n_ops; i++) {
 		struct op *op = &p->ops[i];
-		if (op->kind == LAYER_CONV2D)
-			cpu_conv_unprepare(op);
+		if (ops[op->kind]->unprepare)
+			ops[op->kind]->unprepare(op);
 		free(op->state);
 		op->state = NULL;
 	}
@@ -178,23 +182,34 @@ static void cpu_unprepare(struct device *dev, struct program *p)
 
 static int cpu_prepare(struct device *dev, struct program *p, struct err *e)
 {
-	struct cpu_device *d = cpu(dev);
 	omp_set_num_threads(1);
 	for (int i = 0; i < p->n_ops; i++) {
 		struct op *op = &p->ops[i];
-		int rc;
-		if (op->kind == LAYER_CONV2D)
-			rc = cpu_conv_prepare(d, op, e);
-		else if (op->kind == LAYER_DENSE)
-			rc = cpu_dense_prepare(d, op, e);
-		else
-			rc = cpu_simple_prepare(op, e);
+		const struct cpu_op *k = ops[op->kind];
+		int rc = k->prepare ? k->prepare(cpu(dev), op, e) : 0;
 		if (rc) {
 			cpu_unprepare(dev, p);
 			return rc;
 		}
 	}
 	return 0;
+}
+
+void cpu_reduce(struct cpu_device *d, struct op *op, const float *const *part, int w)
+{
+	size_t first = 0;
+	for (int k = 0; k < op->n_param; first += op->param[k++].count) {
+		float *dst = op->param[k].grad;
+		size_t from, to;
+		pool_part(op->param[k].count, 16, w, d->threads, &from, &to);
+		if (from == to)
+			continue;
+		if (!op->accumulate)
+			memset(dst + from, 0, (to - from) * sizeof *dst);
+		for (int i = 0; i < d->threads; i++)
+			if (part[i])
+				d->k->sum_into(dst + from, part[i] + first + from, to - from);
+	}
 }
 
 struct job {
@@ -217,23 +232,19 @@ static void forward_part(void *arg, int w)
 	struct program *p = j->p;
 	bool packed = false, by_sample = true;
 	for (int i = 0; i < p->n_ops; i++)
-		if (p->ops[i].kind == LAYER_CONV2D) {
-			cpu_conv_pack(d, &p->ops[i], w, p->train);
+		if (ops[p->ops[i].kind]->pack) {
+			ops[p->ops[i].kind]->pack(d, &p->ops[i], w, p->train);
 			packed = true;
 		}
 	if (packed)
 		pool_barrier(d->pool);
 	for (int i = 0; i < p->n_ops; i++) {
 		struct op *op = &p->ops[i];
-		if (!by_sample || !cpu_by_sample(op))
+		const struct cpu_op *k = ops[op->kind];
+		if (!by_sample || !k->by_sample)
 			pool_barrier(d->pool);
-		by_sample = cpu_by_sample(op);
-		if (op->kind == LAYER_CONV2D)
-			cpu_conv_forward(d, op, w);
-		else if (op->kind == LAYER_DENSE)
-			cpu_dense_forward(d, op, w);
-		else
-			cpu_simple_forward(d, p, op, w);
+		by_sample = k->by_sample;
+		k->forward(d, p, op, w);
 	}
 }
 
@@ -256,17 +267,12 @@ static void backward_part(void *arg, int w)
 			        s->sum + from * one, s->part + from * one, (to - from) * one);
 			continue;
 		}
-		if (op->kind == LAYER_CONV2D)
-			cpu_conv_backward(d, op, w);
-		else if (op->kind == LAYER_DENSE)
-			cpu_dense_backward(d, op, w, p->accumulate);
-		else
-			cpu_simple_backward(d, p, op, w);
+		ops[op->kind]->backward(d, p, op, w);
 	}
 	pool_barrier(d->pool);
 	for (int i = 0; i < p->n_ops; i++)
-		if (p->ops[i].kind == LAYER_CONV2D)
-			cpu_conv_reduce(d, &p->ops[i], w, p->accumulate);
+		if (ops[p->ops[i].kind]->reduce)
+			ops[p->ops[i].kind]->reduce(d, &p->ops[i], w);
 }
 
 static void loss_part(void *arg, int w)

@@ -26,13 +26,6 @@ struct cpu_device {
 
 #define PARTIAL_STRIDE 8
 
-/* True: the workers split the op by samples. False: each worker needs all of the op's input. In
- * the forward pass no memory is reused, so two ops by samples need no barrier between them. */
-static inline bool cpu_by_sample(const struct op *op)
-{
-	return op->kind != LAYER_DENSE;
-}
-
 /* The samples of worker w. */
 static inline void cpu_samples(
         const struct cpu_device *d, int64_t batch, int w, size_t *from, size_t *to)
@@ -45,26 +38,31 @@ static inline void cpu_samples(
 	"memory cannot be made executable here, which oneDNN needs: allow it (systemd: " \
 	"MemoryDenyWriteExecute=no; SELinux: execmem)"
 
-/* Each kind of op: prepare and unprepare are run by one thread (unprepare also after a prepare that
- * failed), the rest by every worker. Memory for state is the op's until unprepare. */
+/* A kind of op. prepare and unprepare are run by one thread, the rest by every worker at the same
+ * time, each for its part; a worker may wait for the others by pool_barrier, if all do. */
+struct cpu_op {
+	/* The workers split the op by samples, and a worker needs no more of its input than its own
+	 * samples. If not set, each needs all of it. In the forward pass no memory is reused, so
+	 * two ops by samples need no barrier between them. */
+	bool by_sample;
+	/* Optional. Memory for op->state is the op's until unprepare; also after a failure. */
+	int (*prepare)(struct cpu_device *d, struct op *op, struct err *e);
+	void (*unprepare)(struct op *op); /* NULL: state is one free()able block, or NULL */
+	/* Optional: what is made of the weights before a forward pass. */
+	void (*pack)(struct cpu_device *d, struct op *op, int w, bool train);
+	void (*forward)(struct cpu_device *d, const struct program *p, struct op *op, int w);
+	void (*backward)(struct cpu_device *d, const struct program *p, struct op *op, int w);
+	/* Optional: after a whole backward pass, the workers' gradients into one (cpu_reduce). */
+	void (*reduce)(struct cpu_device *d, struct op *op, int w);
+};
 
-/* conv.c. pack: weights into the library's order, before a forward pass. reduce: after a whole
- * backward pass, the workers' gradients into one. */
-int cpu_conv_prepare(struct cpu_device *d, struct op *op, struct err *e);
-void cpu_conv_unprepare(struct op *op);
-void cpu_conv_pack(struct cpu_device *d, struct op *op, int w, bool train);
-void cpu_conv_forward(struct cpu_device *d, struct op *op, int w);
-void cpu_conv_backward(struct cpu_device *d, struct op *op, int w);
-void cpu_conv_reduce(struct cpu_device *d, struct op *op, int w, bool accumulate);
+#define X(KIND, name) extern const struct cpu_op cpu_op_##name;
+LAYER_LIST(X)
+#undef X
 
-/* dense.c; its state is one free()able block. */
-int cpu_dense_prepare(struct cpu_device *d, struct op *op, struct err *e);
-void cpu_dense_forward(struct cpu_device *d, struct op *op, int w);
-void cpu_dense_backward(struct cpu_device *d, struct op *op, int w, bool accumulate);
-
-/* simple.c: all that has no parameters; its state is one free()able block, or NULL. */
-int cpu_simple_prepare(struct op *op, struct err *e);
-void cpu_simple_forward(struct cpu_device *d, const struct program *p, struct op *op, int w);
-void cpu_simple_backward(struct cpu_device *d, const struct program *p, struct op *op, int w);
+/* The gradients of the op's parameters (added to what is there if op->accumulate) = the sum of what
+ * each worker found: part[i], all parameters behind each other, or NULL. Every worker calls this,
+ * and does its range. */
+void cpu_reduce(struct cpu_device *d, struct op *op, const float *const *part, int w);
 
 #endif

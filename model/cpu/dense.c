@@ -35,7 +35,7 @@ static void plan(struct cpu_device *d, struct product *p, size_t n, int w, int32
 		p->library = gemm_choose(&d->gemm, &p->shape);
 }
 
-int cpu_dense_prepare(struct cpu_device *d, struct op *op, struct err *e)
+static int prepare(struct cpu_device *d, struct op *op, struct err *e)
 {
 	struct dense *s = calloc(1, sizeof *s + (size_t)d->threads * sizeof s->part[0]);
 	if (!s)
@@ -70,21 +70,25 @@ static void multiply(struct cpu_device *d, const struct product *p, const float 
 		d->failed = 1;
 }
 
-void cpu_dense_forward(struct cpu_device *d, struct op *op, int w)
+static void forward(struct cpu_device *d, const struct program *prog, struct op *op, int w)
 {
 	const struct dense *s = op->state;
+	const float *b = op->param[1].value;
+	(void)prog;
 	const struct product *p = &s->part[w].forward;
 	if (p->from == p->to)
 		return;
-	multiply(d, p, op->x[0], op->w + p->from * s->in, false, op->y + p->from);
-	if (op->b || op->relu)
-		d->k->bias(op->y + p->from, op->b ? op->b + p->from : NULL, s->rows,
-		        p->to - p->from, s->out, op->relu);
+	multiply(d, p, op->x[0], op->param[0].value + p->from * s->in, false, op->y + p->from);
+	if (b || op->relu)
+		d->k->bias(op->y + p->from, b ? b + p->from : NULL, s->rows, p->to - p->from,
+		        s->out, op->relu);
 }
 
-void cpu_dense_backward(struct cpu_device *d, struct op *op, int w, bool accumulate)
+static void backward(struct cpu_device *d, const struct program *prog, struct op *op, int w)
 {
 	const struct dense *s = op->state;
+	float *dw = op->param[0].grad, *db = op->param[1].grad;
+	(void)prog;
 	const struct product *p = &s->part[w].weights;
 	size_t mine = p->to - p->from;
 	if (op->mask_dy) {
@@ -92,16 +96,18 @@ void cpu_dense_backward(struct cpu_device *d, struct op *op, int w, bool accumul
 		pool_barrier(d->pool);
 	}
 	if (mine > 0) {
-		multiply(d, p, op->dy + p->from, op->x[0], accumulate, op->dw + p->from * s->in);
-		if (op->db)
-			d->k->column_sum(op->db + p->from, op->dy + p->from, s->rows, mine, s->out,
-			        accumulate);
+		multiply(d, p, op->dy + p->from, op->x[0], op->accumulate, dw + p->from * s->in);
+		if (db)
+			d->k->column_sum(db + p->from, op->dy + p->from, s->rows, mine, s->out,
+			        op->accumulate);
 	}
 	p = &s->part[w].data;
 	if (!op->dx[0] || p->from == p->to)
 		return;
-	multiply(d, p, op->dy, op->w + p->from, false, op->dx[0] + p->from);
+	multiply(d, p, op->dy, op->param[0].value + p->from, false, op->dx[0] + p->from);
 	if (op->mask_dx)
 		d->k->mask_part(
 		        op->dx[0] + p->from, op->x[0] + p->from, s->rows, p->to - p->from, s->in);
 }
+
+const struct cpu_op cpu_op_dense = {.prepare = prepare, .forward = forward, .backward = backward};

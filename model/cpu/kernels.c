@@ -93,6 +93,34 @@ static void gelu_backward(
 	}
 }
 
+/* tanh(u) by e^(−2|u|), which is at most 1. */
+static inline float tanh_fast(float u)
+{
+	float e = exp_negative(-2 * fabsf(u)), t = (1 - e) / (1 + e);
+	return u < 0 ? -t : t;
+}
+
+#define GELU_K 0.79788456f /* √(2/π) */
+#define GELU_C 0.044715f
+
+static void gelu_tanh(float *restrict y, const float *restrict x, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		float v = x[i], t = tanh_fast(GELU_K * v * (1 + GELU_C * v * v));
+		y[i] = 0.5f * v * (1 + t);
+	}
+}
+
+static void gelu_tanh_backward(
+        float *restrict dx, const float *restrict dy, const float *restrict x, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		float v = x[i], t = tanh_fast(GELU_K * v * (1 + GELU_C * v * v));
+		float inner = GELU_K * (1 + 3 * GELU_C * v * v);
+		dx[i] = dy[i] * (0.5f * (1 + t) + 0.5f * v * (1 - t * t) * inner);
+	}
+}
+
 static void dropout(float *restrict y, const float *restrict x, size_t first, size_t n,
         uint64_t seed, uint32_t keep_below, float scale)
 {
@@ -294,6 +322,181 @@ static void global_pool_backward(
 			dx[i * c + k] = dy[k] * share;
 }
 
+/* Rows that are summed in single precision, before the sum goes into a double. */
+#define SUM_ROWS 64
+
+static void flush(double *restrict to, const float *restrict from, size_t cols)
+{
+	for (size_t c = 0; c < cols; c++)
+		to[c] += (double)from[c];
+}
+
+/* Squares are of the distance to the first row, which is about as far from the mean as any: nothing
+ * is lost by taking the mean's square off at the end. */
+static void moments(const float *restrict x, size_t rows, size_t cols, double *restrict mean,
+        double *restrict squares, float *restrict a, float *restrict b, float *restrict first)
+{
+	memset(mean, 0, cols * sizeof *mean);
+	memset(squares, 0, cols * sizeof *squares);
+	if (rows == 0)
+		return;
+	memcpy(first, x, cols * sizeof *x);
+	for (size_t r = 0; r < rows; r += SUM_ROWS) {
+		size_t end = rows - r < SUM_ROWS ? rows : r + SUM_ROWS;
+		memset(a, 0, cols * sizeof *a);
+		memset(b, 0, cols * sizeof *b);
+		for (size_t i = r; i < end; i++)
+			for (size_t c = 0; c < cols; c++) {
+				float d = x[i * cols + c] - first[c];
+				a[c] += d;
+				b[c] += d * d;
+			}
+		flush(mean, a, cols);
+		flush(squares, b, cols);
+	}
+	for (size_t c = 0; c < cols; c++) {
+		double m = mean[c] / (double)rows, q = squares[c] - m * mean[c];
+		squares[c] = q > 0 ? q : 0;
+		mean[c] = m + (double)first[c];
+	}
+}
+
+static void products(const float *restrict d, const float *restrict x, const float *restrict mean,
+        size_t rows, size_t cols, double *restrict sum, double *restrict dot, float *restrict a,
+        float *restrict b)
+{
+	memset(sum, 0, cols * sizeof *sum);
+	memset(dot, 0, cols * sizeof *dot);
+	for (size_t r = 0; r < rows; r += SUM_ROWS) {
+		size_t end = rows - r < SUM_ROWS ? rows : r + SUM_ROWS;
+		memset(a, 0, cols * sizeof *a);
+		memset(b, 0, cols * sizeof *b);
+		for (size_t i = r; i < end; i++)
+			for (size_t c = 0; c < cols; c++) {
+				a[c] += d[i * cols + c];
+				b[c] += d[i * cols + c] * (x[i * cols + c] - mean[c]);
+			}
+		flush(sum, a, cols);
+		flush(dot, b, cols);
+	}
+}
+
+static void scale_shift(float *restrict y, const float *restrict x, const float *restrict a,
+        const float *restrict b, size_t rows, size_t cols, bool with_relu)
+{
+	for (size_t r = 0; r < rows; r++, x += cols, y += cols) {
+		if (with_relu)
+			for (size_t c = 0; c < cols; c++) {
+				float v = a[c] * x[c] + b[c];
+				y[c] = v > 0 ? v : 0;
+			}
+		else
+			for (size_t c = 0; c < cols; c++)
+				y[c] = a[c] * x[c] + b[c];
+	}
+}
+
+static void blend(float *restrict dx, const float *restrict dy, const float *restrict x,
+        const float *restrict a, const float *restrict b, const float *restrict k, size_t rows,
+        size_t cols)
+{
+	for (size_t r = 0; r < rows; r++, dx += cols, dy += cols, x += cols)
+		for (size_t c = 0; c < cols; c++)
+			dx[c] = a[c] * dy[c] + b[c] * x[c] + k[c];
+}
+
+/* Lane by lane, then the lanes. */
+static inline float sum_lanes(const float *restrict lane)
+{
+	float sum = 0;
+	for (size_t k = 0; k < LANES; k++)
+		sum += lane[k];
+	return sum;
+}
+
+static void layer_norm(float *restrict y, const float *restrict x, const float *restrict gamma,
+        const float *restrict beta, size_t rows, size_t cols, double eps, float *restrict stat)
+{
+	for (size_t r = 0; r < rows; r++, x += cols, y += cols) {
+		float lane[LANES] = {0}, square[LANES] = {0};
+		size_t i = 0;
+		for (; i + LANES <= cols; i += LANES)
+			for (size_t k = 0; k < LANES; k++)
+				lane[k] += x[i + k];
+		for (; i < cols; i++)
+			lane[0] += x[i];
+		float mean = sum_lanes(lane) / (float)cols;
+		for (i = 0; i + LANES <= cols; i += LANES)
+			for (size_t k = 0; k < LANES; k++) {
+				float d = x[i + k] - mean;
+				square[k] += d * d;
+			}
+		for (; i < cols; i++)
+			square[0] += (x[i] - mean) * (x[i] - mean);
+		float inv = (float)(1 / sqrt((double)sum_lanes(square) / (double)cols + eps));
+		for (i = 0; i < cols; i++)
+			y[i] = (x[i] - mean) * inv * gamma[i] + beta[i];
+		stat[2 * r] = mean;
+		stat[2 * r + 1] = inv;
+	}
+}
+
+static void layer_norm_backward(float *restrict dx, const float *restrict dy,
+        const float *restrict x, const float *restrict gamma, const float *restrict stat,
+        size_t rows, size_t cols, float *restrict dgamma, float *restrict dbeta)
+{
+	for (size_t r = 0; r < rows; r++, x += cols, dy += cols) {
+		const float mean = stat[2 * r], inv = stat[2 * r + 1];
+		float lane[LANES] = {0}, other[LANES] = {0};
+		size_t i = 0;
+		for (; i + LANES <= cols; i += LANES)
+			for (size_t k = 0; k < LANES; k++) {
+				float hat = (x[i + k] - mean) * inv, d = dy[i + k];
+				lane[k] += d * gamma[i + k];
+				other[k] += d * gamma[i + k] * hat;
+				dgamma[i + k] += d * hat;
+				dbeta[i + k] += d;
+			}
+		for (; i < cols; i++) {
+			float hat = (x[i] - mean) * inv, d = dy[i];
+			lane[0] += d * gamma[i];
+			other[0] += d * gamma[i] * hat;
+			dgamma[i] += d * hat;
+			dbeta[i] += d;
+		}
+		if (!dx)
+			continue;
+		float sum = sum_lanes(lane) / (float)cols, dot = sum_lanes(other) / (float)cols;
+		for (i = 0; i < cols; i++) {
+			float hat = (x[i] - mean) * inv;
+			dx[i] = inv * (dy[i] * gamma[i] - sum - hat * dot);
+		}
+		dx += cols;
+	}
+}
+
+static void shortcut(float *restrict y, const float *restrict x, const struct window *s, size_t oc)
+{
+	const size_t c = (size_t)s->c;
+	for (int64_t i = 0; i < s->oh; i++)
+		for (int64_t j = 0; j < s->ow; j++, y += oc) {
+			memcpy(y, x + (size_t)(i * s->w + j) * (size_t)s->stride * c,
+			        c * sizeof *y);
+			memset(y + c, 0, (oc - c) * sizeof *y);
+		}
+}
+
+static void shortcut_backward(
+        float *restrict dx, const float *restrict dy, const struct window *s, size_t oc)
+{
+	const size_t c = (size_t)s->c;
+	memset(dx, 0, (size_t)(s->h * s->w) * c * sizeof *dx);
+	for (int64_t i = 0; i < s->oh; i++)
+		for (int64_t j = 0; j < s->ow; j++, dy += oc)
+			memcpy(dx + (size_t)(i * s->w + j) * (size_t)s->stride * c, dy,
+			        c * sizeof *dx);
+}
+
 static void transpose(float *restrict out, const float *restrict in, size_t rows, size_t cols)
 {
 	for (size_t c = 0; c < cols; c++)
@@ -349,8 +552,7 @@ static void sum_into(float *restrict sum, const float *restrict part, size_t n)
 		sum[i] += part[i];
 }
 
-UNCONTRACTED static void add_scaled(
-        float *restrict x, const float *restrict h, size_t n, float k)
+UNCONTRACTED static void add_scaled(float *restrict x, const float *restrict h, size_t n, float k)
 {
 	UNCONTRACTED_BODY
 	for (size_t i = 0; i < n; i++)
@@ -396,6 +598,8 @@ const struct cpu_kernels NAME(KERNELS_SUFFIX) = {
         .add = add,
         .gelu = gelu,
         .gelu_backward = gelu_backward,
+        .gelu_tanh = gelu_tanh,
+        .gelu_tanh_backward = gelu_tanh_backward,
         .dropout = dropout,
         .bias = bias,
         .column_sum = column_sum,
@@ -408,6 +612,14 @@ const struct cpu_kernels NAME(KERNELS_SUFFIX) = {
         .avg_pool_backward = avg_pool_backward,
         .global_pool = global_pool,
         .global_pool_backward = global_pool_backward,
+        .moments = moments,
+        .products = products,
+        .scale_shift = scale_shift,
+        .blend = blend,
+        .layer_norm = layer_norm,
+        .layer_norm_backward = layer_norm_backward,
+        .shortcut = shortcut,
+        .shortcut_backward = shortcut_backward,
         .transpose = transpose,
         .softmax_loss = softmax_loss,
         .sum_squares = sum_squares,

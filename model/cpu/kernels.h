@@ -24,6 +24,8 @@ struct cpu_kernels {
 	void (*add)(float *y, const float *a, const float *b, size_t n, bool relu);
 	void (*gelu)(float *y, const float *x, size_t n);
 	void (*gelu_backward)(float *dx, const float *dy, const float *x, size_t n);
+	void (*gelu_tanh)(float *y, const float *x, size_t n);
+	void (*gelu_tanh_backward)(float *dx, const float *dy, const float *x, size_t n);
 
 	/* Element i of the whole tensor is kept or dropped by (seed, i) alone; these are elements
 	 * [first, first + n). keep_below: of 2^32. */
@@ -51,6 +53,29 @@ struct cpu_kernels {
 	void (*avg_pool_backward)(float *dx, const float *dy, const struct window *s);
 	void (*global_pool)(float *y, const float *x, size_t pixels, size_t c);
 	void (*global_pool_backward)(float *dx, const float *dy, size_t pixels, size_t c);
+
+	/* Over the rows of x (rows, cols): each column's mean and Σ(x − mean)²; 0 of no rows. Room
+	 * for cols floats in a, b, c. */
+	void (*moments)(const float *x, size_t rows, size_t cols, double *mean, double *squares,
+	        float *a, float *b, float *c);
+	/* Over the rows: Σd and Σd·(x − mean) of each column. Room in a, b. */
+	void (*products)(const float *d, const float *x, const float *mean, size_t rows,
+	        size_t cols, double *sum, double *dot, float *a, float *b);
+	/* y = a·x + b by columns, then relu. */
+	void (*scale_shift)(float *y, const float *x, const float *a, const float *b, size_t rows,
+	        size_t cols, bool relu);
+	/* dx = a·dy + b·x + c by columns. */
+	void (*blend)(float *dx, const float *dy, const float *x, const float *a, const float *b,
+	        const float *c, size_t rows, size_t cols);
+	/* Each row of (rows, cols) by itself: y = γ·x̂ + β; stat (rows, 2) is mean, 1/√(σ² + ε).
+	 * Backward: dx (may be NULL), and what is added to dγ and dβ. */
+	void (*layer_norm)(float *y, const float *x, const float *gamma, const float *beta,
+	        size_t rows, size_t cols, double eps, float *stat);
+	void (*layer_norm_backward)(float *dx, const float *dy, const float *x, const float *gamma,
+	        const float *stat, size_t rows, size_t cols, float *dgamma, float *dbeta);
+	/* One image: every stride-th pixel, its c channels followed by zeros up to oc; and back. */
+	void (*shortcut)(float *y, const float *x, const struct window *s, size_t oc);
+	void (*shortcut_backward)(float *dx, const float *dy, const struct window *s, size_t oc);
 
 	/* out (cols, rows) = the transpose of in (rows, cols). */
 	void (*transpose)(float *out, const float *in, size_t rows, size_t cols);

@@ -86,26 +86,27 @@ static size_t packed_floats(const struct op *op)
 	return ((size_t)outputs(op) * inputs(op) * taps(op) + 63) / 64 * 64;
 }
 
-size_t cuda_conv_packed(const struct op *op)
+static size_t packed_bytes(const struct op *op)
 {
 	return 2 * packed_floats(op) * sizeof(float);
 }
 
-int cuda_conv_count(
-        struct cuda_device *d, const struct op *op, bool want_dx, size_t *space, struct err *e)
+static int count(struct cuda_device *d, const struct op *op, bool want_dx, struct cuda_need *n,
+        struct err *e)
 {
 	static const enum conv_plan_kind kinds[] = {CONV_FORWARD, CONV_FILTER, CONV_DATA};
 	struct run r = {0};
 	int rc = 0;
 	for (int i = 0; i < (want_dx ? 3 : 2) && rc == 0; i++) {
 		rc = plan(d, &r, kinds[i], op, e);
-		if (rc == 0 && space_of(&r) > *space)
-			*space = space_of(&r);
+		if (rc == 0 && space_of(&r) > n->space)
+			n->space = space_of(&r);
 	}
+	n->fixed += cuda_room(packed_bytes(op));
 	return rc;
 }
 
-int cuda_conv_prepare(struct cuda_device *d, struct op *op, struct err *e)
+static int prepare(struct cuda_device *d, struct op *op, struct err *e)
 {
 	if (packed_floats(op) > INT32_MAX)
 		return err_set(
@@ -120,7 +121,7 @@ int cuda_conv_prepare(struct cuda_device *d, struct op *op, struct err *e)
 	if (rc == 0 && op->dx[0])
 		rc = plan(d, &c->data, CONV_DATA, op, e);
 	if (rc == 0)
-		rc = cuda_take(d, (void **)&c->packed, cuda_conv_packed(op), e);
+		rc = cuda_take(d, (void **)&c->packed, packed_bytes(op), e);
 	if (rc == 0)
 		c->dpacked = c->packed + packed_floats(op);
 	return rc;
@@ -151,7 +152,7 @@ int cuda_conv_bind(struct cuda_device *d, struct op *op, void *space, struct err
 	return told(d, op, rc, e);
 }
 
-void cuda_conv_unprepare(struct cuda_device *d, struct op *op)
+static void unprepare(struct cuda_device *d, struct op *op)
 {
 	struct conv *c = op->state;
 	if (!c)
@@ -165,31 +166,43 @@ void cuda_conv_unprepare(struct cuda_device *d, struct op *op)
 	op->state = NULL;
 }
 
-int cuda_conv_forward(struct cuda_device *d, struct op *op, struct err *e)
+static int forward(struct cuda_device *d, const struct program *p, struct op *op, struct err *e)
 {
 	const struct conv *c = op->state;
-	int rc = CUDA(kernel_transpose(
-	        c->packed, op->w, outputs(op), inputs(op), taps(op), false, d->compute));
+	(void)p;
+	int rc = CUDA(kernel_transpose(c->packed, op->param[0].value, outputs(op), inputs(op),
+	        taps(op), false, d->compute));
 	if (rc == 0)
 		rc = DNN(cudnnBackendExecute(d->dnn, c->forward.plan->run, c->forward.pack));
-	if (rc == 0 && (op->b || op->relu))
-		rc = CUDA(kernel_bias(op->y, op->b, (uint32_t)cuda_count(op, &op->out_shape),
-		        outputs(op), op->relu, d->compute));
+	if (rc == 0 && (op->param[1].value || op->relu))
+		rc = CUDA(kernel_bias(op->y, op->param[1].value,
+		        (uint32_t)cuda_count(op, &op->out_shape), outputs(op), op->relu,
+		        d->compute));
 	return rc;
 }
 
-int cuda_conv_backward(struct cuda_device *d, struct op *op, bool accumulate, struct err *e)
+static int backward(struct cuda_device *d, const struct program *p, struct op *op, struct err *e)
 {
 	const struct conv *c = op->state;
+	const bool accumulate = op->accumulate;
+	(void)p;
 	uint32_t n = (uint32_t)cuda_count(op, &op->out_shape), k = outputs(op);
 	int rc = DNN(cudnnBackendExecute(d->dnn, c->filter.plan->run, c->filter.pack));
 	if (rc == 0)
-		rc = CUDA(kernel_transpose(
-		        op->dw, c->dpacked, k, taps(op), inputs(op), accumulate, d->compute));
-	if (rc == 0 && op->db)
-		rc = CUDA(kernel_column_sum(
-		        op->db, op->dy, n / k, k, d->column_parts, accumulate, d->compute));
+		rc = CUDA(kernel_transpose(op->param[0].grad, c->dpacked, k, taps(op), inputs(op),
+		        accumulate, d->compute));
+	if (rc == 0 && op->param[1].grad)
+		rc = CUDA(kernel_column_sum(op->param[1].grad, op->dy, n / k, k, d->column_parts,
+		        accumulate, d->compute));
 	if (rc == 0 && op->dx[0])
 		rc = DNN(cudnnBackendExecute(d->dnn, c->data.plan->run, c->data.pack));
 	return rc;
 }
+
+const struct cuda_op cuda_op_conv2d = {
+        .count = count,
+        .prepare = prepare,
+        .unprepare = unprepare,
+        .forward = forward,
+        .backward = backward,
+};

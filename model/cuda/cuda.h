@@ -106,10 +106,10 @@ struct cuda_device {
 
 	struct cuda_slot to_device[CUDA_SLOTS], to_host[CUDA_SLOTS];
 	unsigned next_up;
-	cudaEvent_t fence;    /* recorded in compute, for a copy that must come after it */
-	cudaEvent_t uploaded; /* recorded in up */
-	cudaEvent_t answered; /* recorded in down, after the numbers */
-	struct cuda_numbers *numbers;      /* owned, device */
+	cudaEvent_t fence;            /* recorded in compute, for a copy that must come after it */
+	cudaEvent_t uploaded;         /* recorded in up */
+	cudaEvent_t answered;         /* recorded in down, after the numbers */
+	struct cuda_numbers *numbers; /* owned, device */
 	struct cuda_numbers *numbers_host; /* owned, pinned */
 	double *parts;                     /* owned: KERNELS_SUM_BLOCKS */
 	struct loss_result *promised;      /* borrowed from loss until loss_wait; NULL: none */
@@ -229,7 +229,7 @@ void cuda_batch_forget(struct cuda_device *d);
 int cuda_images_ahead(struct device *d, const struct device_images *b, struct err *e);
 int cuda_images(struct device *d, struct program *p, const struct device_images *b, struct err *e);
 
-/* ---- ops: run.c, and conv.c with conv_plan.c */
+/* ---- ops: run.c; dense.c, simple.c, and conv.c with conv_plan.c */
 
 int cuda_reserve_all(struct device *d, const struct program *p, const size_t *bytes, int n,
         struct device_room *r, struct err *e);
@@ -246,19 +246,36 @@ static inline size_t cuda_count(const struct op *op, const struct shape *s)
 	return n;
 }
 
-/* Before it is prepared: bytes of its packed weights; and *space, which becomes no less than the
- * workspace that it needs. */
-size_t cuda_conv_packed(const struct op *op);
-int cuda_conv_count(struct cuda_device *d, const struct op *op, bool want_dx, size_t *space,
-        struct err *e) MUST_CHECK;
-int cuda_conv_prepare(struct cuda_device *d, struct op *op, struct err *e) MUST_CHECK;
-/* Bytes of workspace that it needs; who frees it; and everything bound to its memory. */
+/* Device memory that ops will take, in bytes as cuda_room counts: what depends on the batch, what
+ * does not, and the largest workspace. */
+struct cuda_need {
+	size_t other, fixed, space;
+};
+
+/* A kind of op. */
+struct cuda_op {
+	/* Adds what prepare will take; the op has no memory yet. May be NULL. */
+	int (*count)(struct cuda_device *d, const struct op *op, bool want_dx, struct cuda_need *n,
+	        struct err *e);
+	int (*prepare)(struct cuda_device *d, struct op *op, struct err *e); /* may be NULL */
+	/* NULL: state is a piece of cuda_take, or NULL. */
+	void (*unprepare)(struct cuda_device *d, struct op *op);
+	int (*forward)(
+	        struct cuda_device *d, const struct program *p, struct op *op, struct err *e);
+	/* With dy masked where that is to be done. */
+	int (*backward)(
+	        struct cuda_device *d, const struct program *p, struct op *op, struct err *e);
+	bool masks; /* backward has also applied mask_dx */
+};
+
+extern const struct cuda_op cuda_op_dense, cuda_op_conv2d, cuda_op_relu, cuda_op_gelu,
+        cuda_op_max_pool, cuda_op_avg_pool, cuda_op_global_pool, cuda_op_dropout, cuda_op_flatten,
+        cuda_op_add;
+
+/* Of a convolution: bytes of workspace that it needs; who frees it; and everything bound to its
+ * memory. */
 size_t cuda_conv_space(const struct op *op);
 void cuda_conv_own(struct op *op, void *space);
 int cuda_conv_bind(struct cuda_device *d, struct op *op, void *space, struct err *e) MUST_CHECK;
-void cuda_conv_unprepare(struct cuda_device *d, struct op *op);
-int cuda_conv_forward(struct cuda_device *d, struct op *op, struct err *e) MUST_CHECK;
-int cuda_conv_backward(
-        struct cuda_device *d, struct op *op, bool accumulate, struct err *e) MUST_CHECK;
 
 #endif

@@ -23,9 +23,11 @@ dunlin_cuda_so_SOURCES = \
 	model/cuda/conv_plan.h \
 	model/cuda/copy.c \
 	model/cuda/cuda.h \
+	model/cuda/dense.c \
 	model/cuda/device.c \
 	model/cuda/kernels.h \
 	model/cuda/run.c \
+	model/cuda/simple.c \
 	model/cuda/snapshot.c \
 	model/cuda/stage.c
 CUDA_OBJECTS = $(CUDA_KERNELS:.cu=.o)

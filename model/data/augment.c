@@ -161,3 +161,36 @@ void augment_apply(const struct augment_move *m, const struct shape *s, const fl
 	else
 		convert(table, src, dst, s->dim[0] * s->dim[1] * s->dim[2]);
 }
+
+static float float_at(const struct shape *s, const float *outside, const float *src, int64_t y,
+        int64_t x, int64_t channel)
+{
+	if (y < 0 || y >= s->dim[0] || x < 0 || x >= s->dim[1])
+		return outside[channel];
+	return src[(y * s->dim[1] + x) * s->dim[2] + channel];
+}
+
+/* Plainer than for bytes: each value is looked up by itself. */
+void augment_apply_floats(const struct augment_move *m, const struct shape *s, const float *outside,
+        const float *src, float *dst)
+{
+	int64_t h = s->dim[0], w = s->dim[1], turn = m->flip ? -1 : 1;
+	struct axis down = axis_of(m->dy, m->zoom, h), along = axis_of(m->dx, m->zoom, w);
+	bool still = m->zoom == 1;
+	for (int64_t y = 0; y < h; y++) {
+		struct tap ty = still ? (struct tap){.at = y - m->dy} : tap_at(down, y);
+		for (int64_t x = 0; x < w; x++) {
+			struct tap tx = still ? (struct tap){.at = x - m->dx} : tap_at(along, x);
+			int64_t x0 = m->flip ? w - 1 - tx.at : tx.at, y0 = ty.at;
+			for (int64_t c = 0; c < s->dim[2]; c++)
+				*dst++ =
+				        still ? float_at(s, outside, src, y0, x0, c)
+				              : mix(float_at(s, outside, src, y0, x0, c),
+				                        float_at(s, outside, src, y0, x0 + turn, c),
+				                        float_at(s, outside, src, y0 + 1, x0, c),
+				                        float_at(s, outside, src, y0 + 1, x0 + turn,
+				                                c),
+				                        ty, tx);
+		}
+	}
+}

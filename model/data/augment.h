@@ -18,4 +18,9 @@ void augment_draw(const struct augment *a, struct rng *r, struct augment_move *m
 void augment_apply(const struct augment_move *m, const struct shape *s, const float table[256],
         const uint8_t *src, float *dst);
 
+/* The same for samples that are floats already; outside has the value of each channel outside the
+ * image. */
+void augment_apply_floats(const struct augment_move *m, const struct shape *s,
+        const float *outside, const float *src, float *dst);
+
 #endif

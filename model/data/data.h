@@ -20,9 +20,23 @@ struct dataset {
 	struct shape shape; /* (H, W, C) */
 	uint32_t count;
 	int64_t classes;
-	uint8_t *pixels; /* owned, count × H × W × C */
+	uint8_t *pixels; /* owned, count × H × W × C; NULL: floats */
+	float *values;   /* owned, the same; NULL: bytes */
+	bool per_channel; /* each channel is normalised by itself */
 	int32_t *labels; /* owned, each in [0, classes) */
 };
+
+enum data_part { DATA_TRAIN, DATA_TEST };
+
+/* The words of data.format: "auto", "idx", then the other formats; NULL ends them. */
+#define DATA_FORMAT_IDX 1
+extern const char *const data_format_names[];
+
+/* Reads one part of the set in a folder, in the format of that place
+ * in data_format_names; 0 goes by the names of the files. All of it is checked. classes 0: as many
+ * as the format or the labels have. ERR_NOTFOUND: there is no such part. */
+int dataset_read(struct dataset *d, int format, const char *path, enum data_part part,
+        int64_t classes, struct err *e) MUST_CHECK;
 
 /* Reads a pair of IDX files, plain or gzip (told by their first bytes, not their names). Checks
  * magic, type, sizes against the file's own length, that both counts agree and are not 0, and
@@ -31,10 +45,17 @@ int dataset_read_idx(struct dataset *d, const char *images, const char *labels, 
         struct err *e) MUST_CHECK;
 void dataset_close(struct dataset *d);
 
-/* Mean and standard deviation of the pixels / 255, over all channels; std is 1 where all pixels are
- * alike. */
+/* value = (pixel / 255 − mean) / std, of each channel, or of all if n is 1. */
+struct normalisation {
+	int n;
+	double mean[LIMIT_NORM_CHANNELS], std[LIMIT_NORM_CHANNELS];
+};
+
+/* Mean and standard deviation of the pixels / 255, for each channel if the set asks for it and has
+ * no more than LIMIT_NORM_CHANNELS; std is 1 where all pixels are alike. Floats are taken as they
+ * are: 0 and 1. */
 void dataset_statistics(
-        const struct dataset *d, const uint32_t *index, uint32_t n, double *mean, double *std);
+        const struct dataset *d, const uint32_t *index, uint32_t n, struct normalisation *out);
 
 enum partition_kind { PARTITION_ALL, PARTITION_SHARD, PARTITION_LABEL };
 
@@ -65,11 +86,12 @@ struct loader_config {
 	int64_t batch;
 	uint64_t seed;
 	struct augment augment;
-	double mean, std; /* value = (pixel / 255 − mean) / std */
+	struct normalisation norm;
 	bool shuffle;     /* off: in the order given, and the last batch may be short */
 	int ahead; /* batches prepared in advance, 1..LIMIT_READ_AHEAD; 0: on the caller's thread */
 	/* Borrowed, or NULL: the device that the batches are for. If its backend converts images
-	 * itself, batches are bytes, in memory of host_alloc. Free the loader before the device. */
+	 * itself and one table of values is enough, batches are bytes, in memory of host_alloc.
+	 * Free the loader before the device. */
 	struct device *dev;
 };
 

@@ -1,29 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads IDX files. The header is checked before anything is allocated, and it alone decides how
- * much is read: a file that ends early or goes on after its last element is refused with both
- * numbers, so a half-finished download is noticed before training and not as a strange accuracy.
+/* Reads IDX files, one by one and as the pair of images and labels that is a data set. The header
+ * is checked before anything is allocated, and it alone decides how much is read: a file that ends
+ * early or goes on after its last element is refused with both numbers, so a half-finished download
+ * is noticed before training and not as a strange accuracy. Then the two files are checked against
+ * each other.
  *
- * zlib's gz functions read plain files and gzip files alike, told by the first two bytes. Memory is
- * taken as bytes arrive, doubling up to the size in the header: neither a tiny file with a huge
- * size in its header nor a gzip bomb costs more than the bytes that it really has.
- *
- * What can fail: the file cannot be opened or is no regular file, a header that is not IDX or over
- * the limits, a damaged gzip stream, and too few or too many bytes. */
+ * What can fail: reading (source.c), a header that is not IDX or over the limits, too few or too
+ * many bytes, files that do not belong together, labels out of range. */
 #include "model/data/idx.h"
 
 #include "agent/base/limits.h"
+#include "model/data/format.h"
+#include "model/data/source.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
 
 #define IDX_TYPE_U8 0x08
-#define READ_FIRST (1u << 20) /* bytes allocated before any have arrived */
-#define READ_STEP (1u << 28)  /* gzread takes an unsigned and returns an int */
 
 /* "60000 images of 28x28", "10000 labels": what the header says the file holds. */
 static const char *idx_text(const struct idx *x, char out[96])
@@ -114,73 +108,21 @@ int idx_parse(const uint8_t *p, size_t len, struct idx *x, struct err *e)
 	return 0;
 }
 
-/* gzread until len bytes or the end; *got says how many came. */
-static int read_some(gzFile gz, uint8_t *to, size_t len, size_t *got, struct err *e)
+/* The elements, of which head has the first; then the end of the file. */
+static int read_elements(struct source *s, const struct idx *x, const uint8_t *head,
+        size_t head_len, uint8_t **data, struct err *e)
 {
-	*got = 0;
-	while (*got < len) {
-		size_t want = len - *got < READ_STEP ? len - *got : READ_STEP;
-		int n = gzread(gz, to + *got, (unsigned)want);
-		if (n < 0) {
-			int code;
-			const char *why = gzerror(gz, &code);
-			if (code == Z_ERRNO)
-				return err_errno(e, "read");
-			if (code == Z_MEM_ERROR)
-				return err_set(e, ERR_NOMEM, "out of memory");
-			return err_set(e, ERR_FORMAT, "damaged gzip data: %s", why);
-		}
-		if (n == 0)
-			return 0;
-		*got += (size_t)n;
-	}
-	return 0;
-}
-
-/* After the last element: the end of the file, and of a gzip stream its checksum. */
-static int read_end(gzFile gz, const struct idx *x, struct err *e)
-{
-	uint8_t more;
-	size_t got;
-	int rc = read_some(gz, &more, 1, &got, e);
-	if (rc)
-		return rc;
-	if (got)
-		return idx_too_long(x, e);
-	int code; /* gzread does not report a stream that ends before its checksum */
-	const char *why = gzerror(gz, &code);
-	if (code == Z_BUF_ERROR)
-		return err_set(e, ERR_FORMAT, "damaged gzip data: %s", why);
-	return 0;
-}
-
-static int read_elements(gzFile gz, const struct idx *x, const uint8_t *head, size_t head_len,
-        uint8_t **data, struct err *e)
-{
-	size_t have = head_len - x->header_bytes, cap = 0;
-	uint8_t *p = NULL;
-	int rc = 0;
+	size_t have = head_len - x->header_bytes;
+	uint8_t *p;
+	bool more = false;
 	if (have > x->bytes)
 		return idx_too_long(x, e);
-	do {
-		size_t bigger = cap ? 2 * cap : READ_FIRST, got;
-		bigger = bigger < x->bytes ? bigger : x->bytes;
-		uint8_t *q = realloc(p, bigger);
-		if (!q) {
-			rc = err_set(e, ERR_NOMEM, "no memory for %zu bytes", bigger);
-			goto out;
-		}
-		p = q;
-		if (!cap)
-			memcpy(p, head + x->header_bytes, have);
-		cap = bigger;
-		rc = read_some(gz, p + have, cap - have, &got, e);
-		if (rc)
-			goto out;
-		have += got;
-	} while (have == cap && cap < x->bytes);
-	rc = have < x->bytes ? idx_truncated(x, have, e) : read_end(gz, x, e);
-out:
+	int rc = source_take(s, head + x->header_bytes, have, x->bytes, &p, &have, e);
+	if (rc)
+		return rc;
+	rc = have < x->bytes ? idx_truncated(x, have, e) : source_end(s, &more, e);
+	if (!rc && more)
+		rc = idx_too_long(x, e);
 	if (rc)
 		free(p);
 	else
@@ -188,42 +130,126 @@ out:
 	return rc;
 }
 
-/* Only regular files: a pipe or a device could make us wait for ever. */
-static int open_regular(const char *path, gzFile *gz, struct err *e)
-{
-	struct stat st;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return err_errno(e, "open");
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-		close(fd);
-		return err_set(e, ERR_IO, "not a regular file");
-	}
-	*gz = gzdopen(fd, "rb");
-	if (!*gz) {
-		close(fd);
-		return err_set(e, ERR_NOMEM, "out of memory");
-	}
-	gzbuffer(*gz, 1u << 17);
-	return 0;
-}
-
 int idx_read(const char *path, struct idx *x, uint8_t **data, struct err *e)
 {
 	uint8_t head[IDX_HEADER_MAX];
 	size_t head_len;
-	gzFile gz;
-	int rc = open_regular(path, &gz, e);
+	struct source s;
+	int rc = source_open(&s, path, e);
 	if (rc)
 		goto out;
-	rc = read_some(gz, head, sizeof head, &head_len, e);
+	rc = s.read(&s, head, sizeof head, &head_len, e);
 	if (!rc)
 		rc = parse_header(head, head_len, x, e);
 	if (!rc)
-		rc = read_elements(gz, x, head, head_len, data, e);
-	gzclose_r(gz);
+		rc = read_elements(&s, x, head, head_len, data, e);
+	s.close(&s);
 out:
 	if (rc)
 		err_prefix(e, "%s", path);
 	return rc;
 }
+
+static int read_images(struct dataset *d, const char *path, struct err *e)
+{
+	struct idx x;
+	int rc = idx_read(path, &x, &d->pixels, e);
+	if (rc)
+		return rc;
+	if (x.rank == 1)
+		return err_set(e, ERR_MISMATCH,
+		        "%s: this holds labels, images were expected: are the two files swapped?",
+		        path);
+	d->count = x.dim[0];
+	d->shape =
+	        (struct shape){.rank = 3, .dim = {x.dim[1], x.dim[2], x.rank == 4 ? x.dim[3] : 1}};
+	return 0;
+}
+
+static int read_labels(
+        struct dataset *d, const char *images, const char *path, int64_t classes, struct err *e)
+{
+	struct idx x;
+	uint8_t *raw = NULL;
+	int rc = idx_read(path, &x, &raw, e);
+	if (rc)
+		return rc;
+	if (x.rank != 1) {
+		rc = err_set(e, ERR_MISMATCH,
+		        "%s: this holds images, labels were expected: are the two files swapped?",
+		        path);
+		goto out;
+	}
+	if (x.dim[0] != d->count) {
+		rc = err_set(e, ERR_MISMATCH,
+		        "%u labels for the %u images of %s: the two files do not belong together",
+		        x.dim[0], d->count, images);
+		err_prefix(e, "%s", path);
+		goto out;
+	}
+	d->labels = malloc(d->count * sizeof *d->labels);
+	if (!d->labels) {
+		rc = err_set(e, ERR_NOMEM, "%s: no memory for %u labels", path, d->count);
+		goto out;
+	}
+	for (uint32_t i = 0; i < d->count; i++)
+		d->labels[i] = raw[i];
+	rc = dataset__check_labels(d, classes, e);
+	if (rc)
+		err_prefix(e, "%s", path);
+out:
+	free(raw);
+	return rc;
+}
+
+int dataset_read_idx(
+        struct dataset *d, const char *images, const char *labels, int64_t classes, struct err *e)
+{
+	memset(d, 0, sizeof *d);
+	int rc = dataset__check_classes(classes, e);
+	if (!rc)
+		rc = read_images(d, images, e);
+	if (!rc)
+		rc = read_labels(d, images, labels, classes, e);
+	if (rc)
+		dataset_close(d);
+	return rc;
+}
+
+/* MNIST's own names. */
+static bool find_pair(
+        const char *folder, enum data_part part, char images[LIMIT_PATH], char labels[LIMIT_PATH])
+{
+	const char *which = part == DATA_TRAIN ? "train" : "t10k";
+	bool have[2] = {false, false};
+	for (int gz = 0; gz < 2; gz++) {
+		const char *end = gz ? ".gz" : "";
+		char name[64];
+		snprintf(name, sizeof name, "%s-images-idx3-ubyte%s", which, end);
+		have[0] = have[0] || data__find(images, folder, name);
+		snprintf(name, sizeof name, "%s-labels-idx1-ubyte%s", which, end);
+		have[1] = have[1] || data__find(labels, folder, name);
+	}
+	return have[0] || have[1];
+}
+
+static bool detect(const char *path)
+{
+	char images[LIMIT_PATH], labels[LIMIT_PATH];
+	return find_pair(path, DATA_TRAIN, images, labels) ||
+	       find_pair(path, DATA_TEST, images, labels);
+}
+
+/* If only one of the two is there, opening the other fails with its name. */
+static int read_pair(struct dataset *d, const char *path, enum data_part part, int64_t classes,
+        struct err *e)
+{
+	char images[LIMIT_PATH], labels[LIMIT_PATH];
+	if (!find_pair(path, part, images, labels))
+		return err_set(e, ERR_NOTFOUND,
+		        "%s: there is no %s-images-idx3-ubyte, plain or .gz", path,
+		        part == DATA_TRAIN ? "train" : "t10k");
+	return dataset_read_idx(d, images, labels, classes, e);
+}
+
+const struct data_format data_format_idx = {.detect = detect, .read = read_pair};

@@ -39,10 +39,13 @@ struct slot {
 
 struct loader {
 	struct loader_config c;
-	void *memory;        /* owned: the table, and what the slots hold */
-	float *table;        /* 256: the value of each byte */
-	size_t sample_count; /* values in one sample */
-	struct slot *slots;  /* owned */
+	void *memory;   /* owned: the table, and what the slots hold */
+	float *table;   /* (norm.n, 256): the value of each byte */
+	float *scratch; /* a sample before it is moved, if there are several tables */
+	float *zeros;   /* (C): floats have this outside the image */
+	float outside[LIMIT_NORM_CHANNELS]; /* the value of each channel outside the image */
+	size_t sample_count;                /* values in one sample */
+	struct slot *slots;                 /* owned */
 	int n_slots;
 	bool augmented;
 	bool bytes; /* the device converts the images; memory is of host_alloc */
@@ -74,11 +77,25 @@ static void shuffle_epoch(struct loader *l, uint64_t epoch)
 	l->order_epoch = epoch;
 }
 
+/* A sample of bytes whose channels have tables of their own: converted, then moved. */
+static void convert_channels(
+        struct loader *l, const struct augment_move *move, const uint8_t *src, float *dst)
+{
+	const size_t n = (size_t)l->c.norm.n;
+	const bool moved = move->flip || move->dx || move->dy || move->zoom != 1;
+	float *to = moved ? l->scratch : dst;
+	for (size_t i = 0; i < l->sample_count; i += n)
+		for (size_t c = 0; c < n; c++)
+			to[i + c] = l->table[256 * c + src[i + c]];
+	if (moved)
+		augment_apply_floats(move, &l->c.data->shape, l->outside, to, dst);
+}
+
 /* Into place k of a batch. */
 static void fill_sample(struct loader *l, uint32_t sample, struct batch *b, size_t k)
 {
 	const struct dataset *d = l->c.data;
-	const uint8_t *src = d->pixels + sample * l->sample_count;
+	const uint8_t *src = d->pixels ? d->pixels + sample * l->sample_count : NULL;
 	struct augment_move move = {.zoom = 1};
 	if (l->augmented) {
 		struct rng r;
@@ -86,6 +103,15 @@ static void fill_sample(struct loader *l, uint32_t sample, struct batch *b, size
 		augment_draw(&l->c.augment, &r, &move);
 	}
 	b->labels[k] = d->labels[sample];
+	if (d->values) {
+		augment_apply_floats(&move, &d->shape, l->zeros,
+		        d->values + sample * l->sample_count, b->x + k * l->sample_count);
+		return;
+	}
+	if (l->c.norm.n > 1) {
+		convert_channels(l, &move, src, b->x + k * l->sample_count);
+		return;
+	}
 	if (!l->bytes) {
 		augment_apply(&move, &d->shape, l->table, src, b->x + k * l->sample_count);
 		return;
@@ -99,7 +125,7 @@ static void fill_sample(struct loader *l, uint32_t sample, struct batch *b, size
  * the next one is prefetched while this one is converted. */
 static void prefetch_sample(const struct loader *l, const uint32_t *order)
 {
-	if (l->next.sample + 1 == l->c.n_index)
+	if (l->next.sample + 1 == l->c.n_index || !l->c.data->pixels)
 		return;
 	const uint8_t *p = l->c.data->pixels + order[l->next.sample + 1] * l->sample_count;
 	for (size_t i = 0; i < l->sample_count; i += 64)
@@ -234,6 +260,25 @@ void loader_rewind(struct loader *l)
 	pthread_mutex_unlock(&l->mutex);
 }
 
+static int check_norm(const struct loader_config *c, struct err *e)
+{
+	const struct normalisation *n = &c->norm;
+	if (n->n != 1 && n->n != c->data->shape.dim[2])
+		return err_set(e, ERR_MISMATCH,
+		        "normalised for %d channels, but the samples have %lld", n->n,
+		        (long long)c->data->shape.dim[2]);
+	for (int i = 0; i < n->n; i++)
+		if (!(n->std[i] > 0 && isfinite(n->std[i]) && isfinite(n->mean[i])))
+			return err_set(e, ERR_INVALID, "normalising by mean %g and deviation %g",
+			        n->mean[i], n->std[i]);
+	if (c->data->values && (n->n != 1 || n->mean[0] != 0 || n->std[0] != 1))
+		return err_set(e, ERR_MISMATCH,
+		        "the model was trained on images of bytes (mean %.4g), but these samples "
+		        "are floats, which are taken as they are",
+		        n->mean[0]);
+	return 0;
+}
+
 static int check(const struct loader_config *c, struct loader_position at, struct err *e)
 {
 	if (c->n_index == 0)
@@ -244,9 +289,9 @@ static int check(const struct loader_config *c, struct loader_position at, struc
 	if (c->ahead < 0 || c->ahead > LIMIT_READ_AHEAD)
 		return err_set(e, ERR_INVALID, "%d batches ahead, expected 0 to %d", c->ahead,
 		        LIMIT_READ_AHEAD);
-	if (!(c->std > 0 && isfinite(c->std) && isfinite(c->mean)))
-		return err_set(
-		        e, ERR_INVALID, "normalising by mean %g and deviation %g", c->mean, c->std);
+	int rc = check_norm(c, e);
+	if (rc)
+		return rc;
 	if (at.sample >= c->n_index)
 		return err_set(e, ERR_MISMATCH,
 		        "the position to go on from is sample %llu, but there are %u: the data is "
@@ -272,7 +317,10 @@ static void *part(const struct loader *l, size_t *at, size_t bytes)
 static size_t lay_out(struct loader *l)
 {
 	size_t at = 0, batch = (size_t)l->c.batch, values = batch * l->sample_count;
-	l->table = part(l, &at, 256 * sizeof *l->table);
+	l->table = part(l, &at, 256 * (size_t)l->c.norm.n * sizeof *l->table);
+	l->zeros = part(l, &at, (size_t)l->c.data->shape.dim[2] * sizeof *l->zeros);
+	if (l->c.norm.n > 1)
+		l->scratch = part(l, &at, l->sample_count * sizeof *l->scratch);
 	for (int i = 0; i < l->n_slots; i++) {
 		struct batch *b = &l->slots[i].batch;
 		*b = (struct batch){.table = l->table, .shape = l->c.data->shape};
@@ -304,6 +352,17 @@ static int allocate(struct loader *l)
 			return ERR_NOMEM;
 	}
 	return 0;
+}
+
+static void fill_tables(struct loader *l)
+{
+	const struct normalisation *n = &l->c.norm;
+	for (int c = 0; c < n->n; c++) {
+		for (int i = 0; i < 256; i++)
+			l->table[256 * c + i] = (float)((i / 255.0 - n->mean[c]) / n->std[c]);
+		l->outside[c] = l->table[256 * c];
+	}
+	memset(l->zeros, 0, (size_t)l->c.data->shape.dim[2] * sizeof *l->zeros);
 }
 
 static int start_thread(struct loader *l)
@@ -341,7 +400,7 @@ int loader_new(struct loader **out, const struct loader_config *c, struct loader
 	l->sample_count = shape_count(&c->data->shape);
 	l->augmented = c->augment.flip || c->augment.shift || c->augment.scale > 0;
 	l->next = l->at = at;
-	l->bytes = c->dev && c->dev->backend->images;
+	l->bytes = c->dev && c->dev->backend->images && c->data->pixels && c->norm.n == 1;
 	pthread_mutex_init(&l->mutex, NULL);
 	pthread_cond_init(&l->filled, NULL);
 	pthread_cond_init(&l->freed, NULL);
@@ -349,8 +408,7 @@ int loader_new(struct loader **out, const struct loader_config *c, struct loader
 		rc = no_memory(l, e);
 		goto out;
 	}
-	for (int i = 0; i < 256; i++)
-		l->table[i] = (float)((i / 255.0 - c->mean) / c->std);
+	fill_tables(l);
 	if (c->shuffle)
 		shuffle_epoch(l, at.epoch);
 	if (c->ahead && start_thread(l))

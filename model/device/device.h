@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BACKEND_ABI 7
+#define BACKEND_ABI 8
 #define DEVICE_GROUPS_MAX 33 /* of one stage */
 
 struct device_config {
@@ -32,6 +32,12 @@ struct device_config {
 struct device {
 	const struct backend *backend;
 	char text[96]; /* for people: "cpu (oneDNN 2.6.3, v3 loops, 2 threads)" */
+};
+
+/* A parameter of an op. */
+struct op_param {
+	float *value, *grad;
+	size_t count;
 };
 
 /* A node made ready to run on a batch. Pointers are device memory, planned by graph.c. */
@@ -49,8 +55,9 @@ struct op {
 	float *y;
 	float *dy;                   /* overwritten if mask_dy is set */
 	float *dx[LAYER_INPUTS_MAX]; /* NULL where nobody wants it */
-	const float *w, *b;
-	float *dw, *db;
+	struct op_param param[LAYER_PARAMS_MAX]; /* in the order of arch_node; then zeros */
+	int n_param;
+	bool accumulate; /* add to the parameters' gradients instead of replacing them */
 	void *state; /* the backend's own */
 };
 
@@ -76,6 +83,7 @@ struct program {
 	struct backward_step *backward;
 	int n_backward;
 	int64_t batch, classes;
+	size_t n_params;    /* floats of the flat vector */
 	struct shape shape; /* of one sample */
 	float *input;       /* (B, shape) */
 	int32_t *labels;    /* (B), device memory */
@@ -83,7 +91,6 @@ struct program {
 	float *dlogits;
 	bool train;            /* dropout on */
 	uint64_t dropout_seed; /* of this step */
-	bool accumulate;       /* add to the gradients instead of replacing them */
 };
 
 struct optim_args {

@@ -43,11 +43,6 @@ struct builder {
 	int *part; /* owned; [op × inputs + k]: the extent of a part that is summed, or -1 */
 };
 
-static bool takes_relu(enum layer_kind k)
-{
-	return k == LAYER_DENSE || k == LAYER_CONV2D || k == LAYER_ADD;
-}
-
 static int count_readers(const struct arch *a, int node)
 {
 	int n = 0;
@@ -55,12 +50,6 @@ static int count_readers(const struct arch *a, int node)
 		for (int k = 0; k < a->nodes[i].n_in; k++)
 			n += a->nodes[i].in[k] == node;
 	return n;
-}
-
-/* Reading an image of one channel, or of one pixel, in another order changes nothing. */
-static bool flatten_is_free(const struct shape *s)
-{
-	return s->rank != 3 || s->dim[2] == 1 || s->dim[0] * s->dim[1] == 1;
 }
 
 static const struct shape *node_shape(const struct arch *a, int node)
@@ -108,15 +97,15 @@ static void build_ops(struct builder *b)
 	b->node_value[0] = new_value(b, shape_count(&a->input) * (size_t)p->batch, -1);
 	for (int i = 0; i < a->n_nodes; i++) {
 		const struct arch_node *n = &a->nodes[i];
+		const struct layer_type *type = layer_types[n->layer.kind];
 		int from = n->in[0], in = b->node_value[from + 1];
 		int writer = b->values[in].writer;
-		if (n->layer.kind == LAYER_RELU && writer >= 0 && takes_relu(p->ops[writer].kind) &&
-		        !p->ops[writer].relu && count_readers(a, from) == 1) {
+		if (n->layer.kind == LAYER_RELU && writer >= 0 &&
+		        layer_types[p->ops[writer].kind]->takes_relu && !p->ops[writer].relu &&
+		        count_readers(a, from) == 1) {
 			p->ops[writer].relu = true;
 			b->node_value[i + 1] = in;
-		} else if (n->layer.kind == LAYER_FLATTEN && flatten_is_free(node_shape(a, from))) {
-			b->node_value[i + 1] = in;
-		} else if (n->layer.kind == LAYER_DROPOUT && n->layer.p == 0) {
+		} else if (type->is_copy && type->is_copy(&n->layer, node_shape(a, from))) {
 			b->node_value[i + 1] = in;
 		} else {
 			add_op(b, i);
@@ -133,7 +122,7 @@ static void place_masks(struct builder *b)
 		p->ops[i].mask_dy = p->ops[i].relu;
 	for (int i = 0; i < p->n_ops; i++) {
 		const struct value *x = &b->values[b->op_in[i][0]];
-		if (p->ops[i].kind == LAYER_ADD || x->writer < 0 || x->readers != 1)
+		if (!layer_types[p->ops[i].kind]->masks_input || x->writer < 0 || x->readers != 1)
 			continue;
 		struct op *writer = &p->ops[x->writer];
 		if (writer->relu) {
@@ -198,10 +187,10 @@ static void wire_op(struct builder *b, int i)
 	op->y = at(b, y->place);
 	op->dy = y->grad < 0 ? NULL : at(b, y->grad);
 	const struct arch_node *node = &b->a->nodes[b->op_node[i]];
-	for (int k = 0; k < node->n_param; k++) {
-		size_t offset = b->a->views[node->param[k]].offset;
-		*(k == 0 ? &op->w : &op->b) = n->params + offset;
-		*(k == 0 ? &op->dw : &op->db) = n->grads + offset;
+	for (op->n_param = 0; op->n_param < node->n_param; op->n_param++) {
+		const struct param_view *v = &b->a->views[node->param[op->n_param]];
+		op->param[op->n_param] =
+		        (struct op_param){n->params + v->offset, n->grads + v->offset, v->count};
 	}
 	for (int k = 0; k < LAYER_INPUTS_MAX; k++) {
 		int v = b->op_in[i][k], part = b->part[i * LAYER_INPUTS_MAX + k];
@@ -341,6 +330,7 @@ int graph_new(
 	n->dev = d;
 	n->program.batch = batch;
 	n->program.classes = a->classes;
+	n->program.n_params = a->n_total;
 	n->program.shape = a->input;
 	if (builder_init(&b, a, n) != 0) {
 		err_set(e, rc, "no memory to plan %d layers", a->n_nodes);
@@ -441,21 +431,34 @@ int graph_wait(struct graph *n, struct err *e)
 	return k->loss_wait ? k->loss_wait(n->dev, e) : 0;
 }
 
-int graph_train_begin(struct graph *n, const struct batch *b, bool accumulate, float scale,
-        uint64_t dropout_seed, struct loss_result *r, struct err *e)
+static int train_begin(struct graph *n, const struct batch *b, int64_t count, bool accumulate,
+        float scale, uint64_t dropout_seed, struct loss_result *r, struct err *e)
 {
 	const struct backend *k = n->dev->backend;
 	struct program *p = &n->program;
-	assert(b->count == p->batch);
+	assert(b->count == p->batch && count <= p->batch);
 	p->train = true;
-	p->accumulate = accumulate;
+	for (int i = 0; i < p->n_ops; i++)
+		p->ops[i].accumulate = accumulate;
 	p->dropout_seed = dropout_seed;
 	int rc = load_batch(n, b, e);
 	if (rc == 0)
 		rc = k->forward(n->dev, p, e);
 	if (rc == 0)
-		rc = k->loss(n->dev, p, p->batch, scale, r, e);
+		rc = k->loss(n->dev, p, count, scale, r, e);
 	return rc ? rc : k->backward(n->dev, p, e);
+}
+
+int graph_train_begin(struct graph *n, const struct batch *b, bool accumulate, float scale,
+        uint64_t dropout_seed, struct loss_result *r, struct err *e)
+{
+	return train_begin(n, b, b->count, accumulate, scale, dropout_seed, r, e);
+}
+
+int graph_train_part(struct graph *n, const struct batch *b, int64_t count, float scale,
+        uint64_t dropout_seed, struct loss_result *r, struct err *e)
+{
+	return train_begin(n, b, count, false, scale, dropout_seed, r, e);
 }
 
 int graph_eval_begin(struct graph *n, const struct batch *b, struct loss_result *r, struct err *e)

@@ -5,6 +5,8 @@
  * for each of its groups. */
 #include "model/graph/optim.h"
 
+#include "model/graph/outer.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -68,6 +70,11 @@ static int update(
 	const struct backend *k = n->dev->backend;
 	if (from == to)
 		return 0;
+	if (o->qgm) {
+		outer_qgm_step(n->params + from, o->m + from, n->grads + from, to - from, a,
+		        (float)o->rate);
+		return 0;
+	}
 	if (o->config.kind == OPTIM_ADAMW)
 		return k->adamw(n->dev, n->params + from, o->m + from, o->v + from, n->grads + from,
 		        to - from, a, e);
@@ -117,6 +124,9 @@ int optim_add(struct optim *o, struct err *e)
 		size_t at = m->at, end = next_group(m, n->arch->n_total, &k);
 		rc = n->dev->backend->add(
 		        n->dev, n->params + at, m->difference + at, end - at, k, e);
+		if (rc == 0 && o->qgm && o->rate > 0)
+			outer_qgm_merged(o->m + at, m->difference + at, end - at, k,
+			        (float)o->config.momentum, (float)o->rate);
 		m->at = end;
 	}
 	*m = (struct optim_merge){0};
@@ -136,6 +146,7 @@ int optim_step(struct optim *o, double lr, double *norm, struct err *e)
 	if (!isfinite(*norm))
 		return err_set(e, ERR_NONFINITE, "the gradient is not finite");
 	o->steps++;
+	o->rate = outer_qgm_rate(lr, c->lr);
 	struct optim_args args = {
 	        .lr = (float)lr,
 	        .momentum = (float)c->momentum,

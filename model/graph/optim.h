@@ -44,6 +44,9 @@ struct optim {
 	float *v;          /* owned; AdamW only */
 	uint64_t steps;    /* taken, for AdamW's bias correction */
 	struct optim_merge merge; /* staged, to be added by the next update */
+	/* Momentum of the whole movement (outer.h): SGD on a device whose memory is the host's. */
+	bool qgm;
+	double rate; /* then: outer_qgm_rate of the last step */
 };
 
 int optim_init(

@@ -176,7 +176,9 @@ static void on_wake(uv_async_t *h)
 	if (atomic_load(&b->failed))
 		r.err = b->err;
 	for (int g = 0; g < b->plan.n_groups && r.err.code == 0; g++)
-		r.group_distance2[g] = b->in.sums[g].distance2;
+		r.group_distance2[g] = bulk_in_distance2(&b->in, g);
+	r.found = b->in.found;
+	r.wrapped = b->in.wrapped;
 	r.words = b->in.next;
 	bulk_out_close(&b->out);
 	bulk_in_close(&b->in);
@@ -252,6 +254,8 @@ int bulk_start(struct bulk **out, const struct bulk_config *c, struct err *e)
 	        .send = c->send,
 	        .send_count = c->send_count,
 	        .staging = c->staging,
+	        .packed = c->packed,
+	        .scales = c->scales,
 	        .receive_count = c->receive_count,
 	        .ours = c->ours,
 	        .difference = c->difference,

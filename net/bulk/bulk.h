@@ -39,6 +39,9 @@ struct bulk_result {
 	double group_distance2[BULK_GROUPS_MAX]; /* Σ (y − ours)² of each group of the peer's
 	                                          * vector; only with code 0 and `ours`, and not
 	                                          * if they are unmeasured */
+	/* Of a lattice, with code 0; valid for the call. */
+	const int8_t *found; /* of each run, for scales_learn */
+	size_t wrapped;      /* blocks that are left out */
 };
 
 typedef void (*bulk_done_cb)(void *arg, const struct bulk_result *r);
@@ -57,6 +60,9 @@ struct bulk_config {
 	size_t send_count; /* parameters; 0: we send nothing but END, and send may be NULL */
 	float *staging;
 	size_t receive_count; /* 0: nothing is expected but END, and staging may be NULL */
+	uint8_t *packed;      /* instead of staging, for a format of net/bulk/lattice.h: the packed
+	                       * difference from `ours`; scales: what both use, borrowed, too */
+	const int8_t *scales;
 	const void *ours;     /* receive_count parameters to compare with, may be send; NULL: not */
 	bool difference;      /* staging gets y − ours, ready to be added, instead of y */
 	bool unmeasured;      /* with difference: do not measure the distance, a GPU will do it; it

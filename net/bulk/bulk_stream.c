@@ -19,6 +19,7 @@
 
 /* A cache line; also what keeps the parameters in a frame aligned to 4. */
 #define ALIGN 64
+#define BLOCKS_AT_ONCE 64 /* of a lattice */
 
 static uint8_t *frame_buffer(size_t bytes)
 {
@@ -29,7 +30,12 @@ static void check_plan(const struct bulk_plan *p)
 {
 	assert(p->chunk_bytes > 0 && p->chunk_bytes % 4 == 0 && p->chunk_bytes <= FRAME_CHUNK_MAX);
 	assert((unsigned)p->format < CONVERT_FORMATS);
-	assert((p->send || p->send_count == 0) && (p->staging || p->receive_count == 0));
+	assert(p->chunk_bytes >= convert_rows[p->format].bytes);
+	bool lattice = p->format >= CONVERT_WORDS;
+	assert(p->send || p->send_count == 0);
+	assert((lattice ? p->packed != NULL : p->staging != NULL) || p->receive_count == 0);
+	assert(!lattice || p->receive_count == 0 || (p->ours && p->difference && p->scales));
+	assert(!lattice || !p->unmeasured);
 	assert(p->ours || !p->difference || p->receive_count == 0);
 	assert(p->difference || !p->unmeasured);
 	assert(p->n_groups >= 0 && p->n_groups <= BULK_GROUPS_MAX);
@@ -41,16 +47,16 @@ static void check_plan(const struct bulk_plan *p)
 /* Of a frame, when so many parameters are left. */
 static size_t chunk_count(const struct bulk_plan *p, size_t left)
 {
-	size_t most = p->chunk_bytes / convert_word(p->format);
+	const struct convert_row *r = &convert_rows[p->format];
+	size_t most = p->chunk_bytes / r->bytes * r->block;
 	return left < most ? left : most;
 }
 
 uint64_t bulk_wire_bytes(const struct bulk_plan *p, size_t count)
 {
-	uint64_t most = p->chunk_bytes / convert_word(p->format);
+	uint64_t most = chunk_count(p, SIZE_MAX);
 	uint64_t frames = (count + most - 1) / most + 1;
-	return (uint64_t)count * convert_word(p->format) +
-	       frames * (FRAME_HEADER_BYTES + p->aead->tag_bytes);
+	return convert_bytes(p->format, count) + frames * (FRAME_HEADER_BYTES + p->aead->tag_bytes);
 }
 
 /* ---- going out */
@@ -79,15 +85,16 @@ void bulk_out_close(struct bulk_out *o)
 int bulk_out_next(struct bulk_out *o, const uint8_t **bytes, size_t *len, struct err *e)
 {
 	const struct bulk_plan *p = &o->plan;
-	size_t n = chunk_count(p, p->send_count - o->next), word = convert_word(p->format);
+	size_t n = chunk_count(p, p->send_count - o->next);
 	int rc;
 	*bytes = o->buf;
 	*len = 0;
 	if (o->ended)
 		return 0;
 	if (n > 0)
-		rc = frame_seal(&o->writer, FRAME_CHUNK, (const uint8_t *)p->send + o->next * word,
-		        n * word, o->buf, len);
+		rc = frame_seal(&o->writer, FRAME_CHUNK,
+		        (const uint8_t *)p->send + convert_bytes(p->format, o->next),
+		        convert_bytes(p->format, n), o->buf, len);
 	else
 		rc = frame_seal(&o->writer, FRAME_END, NULL, 0, o->buf, len);
 	if (rc)
@@ -104,6 +111,7 @@ int bulk_in_init(
 {
 	check_plan(p);
 	*in = (struct bulk_in){.plan = *p, .convert = convert_best()};
+	memset(in->found, SCALES_LEAST, sizeof in->found);
 	size_t cap = frame_reader_bytes(p->chunk_bytes);
 	in->buf = frame_buffer(cap);
 	if (!in->buf)
@@ -125,7 +133,7 @@ void bulk_in_close(struct bulk_in *in)
 static size_t payload_bytes(const struct bulk_in *in)
 {
 	const struct bulk_plan *p = &in->plan;
-	return chunk_count(p, p->receive_count - in->next) * convert_word(p->format);
+	return convert_bytes(p->format, chunk_count(p, p->receive_count - in->next));
 }
 
 uint8_t *bulk_in_room(struct bulk_in *in, size_t *len)
@@ -173,10 +181,89 @@ static int take_run(struct bulk_in *in, const uint8_t *words, size_t at, size_t 
 	return 0;
 }
 
+/* ---- of a lattice: nothing that comes can be anything but a number */
+
+/* Up to where the parameters from `at` on, which does not go back, are of one group. */
+static size_t run_end(struct bulk_in *in, size_t at, size_t end)
+{
+	const struct bulk_plan *p = &in->plan;
+	while (in->group < p->n_groups && p->group_end[in->group] <= at)
+		in->group++;
+	if (in->group < p->n_groups && p->group_end[in->group] < end)
+		return p->group_end[in->group];
+	return end;
+}
+
+static void measure_block(
+        struct bulk_in *in, const struct lattice *l, size_t block, int32_t squares)
+{
+	size_t at = block * LATTICE_BLOCK, end = at + LATTICE_BLOCK, stop;
+	double step2 = (double)lattice_step(l, block) * (double)lattice_step(l, block);
+	float d[LATTICE_BLOCK];
+	end = end < l->count ? end : l->count;
+	stop = run_end(in, at, end);
+	if (stop == end) {
+		in->sums[in->group].distance2 += step2 * squares;
+		in->rounding[in->group] += step2 * (double)(end - at) / 6;
+		return;
+	}
+	lattice_unpack(l, d, in->plan.packed, at, end - at);
+	for (size_t from = at; from < end; from = stop) {
+		stop = run_end(in, from, end);
+		for (size_t i = from; i < stop; i++)
+			in->sums[in->group].distance2 += (double)d[i - at] * (double)d[i - at];
+		in->rounding[in->group] += step2 * (double)(stop - from) / 6;
+	}
+}
+
+static void note_block(
+        struct bulk_in *in, const struct lattice *l, size_t block, const struct lattice_found *f)
+{
+	int8_t *found = &in->found[block >> l->shift], s = SCALES_WRAPPED;
+	if (f->top == LATTICE_WRAPPED)
+		in->wrapped++;
+	else
+		s = scales_of(1.25f * lattice_step(l, block) * (float)f->top);
+	*found = s > *found ? s : *found;
+	if (f->top != LATTICE_WRAPPED)
+		measure_block(in, l, block, f->squares);
+}
+
+static void take_lattice(struct bulk_in *in, const uint8_t *payload)
+{
+	const struct bulk_plan *p = &in->plan;
+	const struct lattice l = {.bits = convert_rows[p->format].bits,
+	        .count = p->receive_count,
+	        .shift = scales_shift(p->receive_count),
+	        .scale = p->scales};
+	size_t n = chunk_count(p, p->receive_count - in->next), k;
+	size_t first = in->next / LATTICE_BLOCK, blocks = lattice_blocks(n);
+	for (size_t b = 0; b < blocks; b += k) {
+		struct lattice_found found[BLOCKS_AT_ONCE];
+		k = blocks - b < BLOCKS_AT_ONCE ? blocks - b : BLOCKS_AT_ONCE;
+		lattice_take(&l, p->packed + (first + b) * 32 * (size_t)l.bits, found,
+		        payload + b * lattice_record(l.bits),
+		        (const uint8_t *)p->ours + (first + b) * lattice_record(l.bits), k);
+		for (size_t i = 0; i < k; i++)
+			note_block(in, &l, first + b + i, &found[i]);
+	}
+	in->next += n;
+}
+
+double bulk_in_distance2(const struct bulk_in *in, int group)
+{
+	double d2 = in->sums[group].distance2 - in->rounding[group];
+	return d2 > 0 ? d2 : 0;
+}
+
 static int take_chunk(struct bulk_in *in, const uint8_t *payload, struct err *e)
 {
 	const struct bulk_plan *p = &in->plan;
 	size_t end = in->next + chunk_count(p, p->receive_count - in->next), stop;
+	if (p->format >= CONVERT_WORDS) {
+		take_lattice(in, payload);
+		return 0;
+	}
 	for (size_t at = in->next; at < end; at = stop) {
 		while (in->group < p->n_groups && p->group_end[in->group] <= at)
 			in->group++;

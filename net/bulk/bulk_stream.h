@@ -18,6 +18,7 @@
 
 #include "agent/base/err.h"
 #include "net/bulk/convert.h"
+#include "net/bulk/lattice.h"
 #include "net/codec/frame.h"
 #include "net/limits.h"
 
@@ -33,7 +34,9 @@ struct bulk_plan {
 	size_t chunk_bytes; /* of parameters in one frame: a multiple of 4, to FRAME_CHUNK_MAX */
 	const void *send;   /* borrowed: send_count words of ours, which nobody changes meanwhile */
 	size_t send_count;  /* 0: END alone; send may be NULL */
-	float *staging;     /* borrowed: receive_count */
+	float *staging;     /* borrowed: receive_count; or of a lattice: */
+	uint8_t *packed;    /* the packed difference, of lattice_difference bytes */
+	const int8_t *scales; /* borrowed: scales_count(receive_count), as both use them */
 	size_t receive_count;
 	const void *ours; /* borrowed: receive_count words to compare with; NULL: nothing is */
 	bool difference;  /* staging gets y − ours instead of y */
@@ -64,10 +67,13 @@ struct bulk_in {
 	struct frame_reader reader;
 	int group; /* of the next parameter; n_groups: behind the last */
 	struct convert_sums sums[BULK_GROUPS_MAX + 1];
-	uint8_t *buf; /* owned: one frame */
-	size_t next;  /* the first parameter that has not come: those before it are whole,
+	double rounding[BULK_GROUPS_MAX + 1]; /* of a lattice: its share in distance2 */
+	int8_t found[SCALES_MAX];             /* of a lattice: see scales_learn */
+	size_t wrapped;                       /* blocks */
+	uint8_t *buf;                         /* owned: one frame */
+	size_t next; /* the first parameter that has not come: those before it are whole,
 	               * authentic and finite in staging, whatever happens */
-	size_t have;  /* bytes of the next frame that have come */
+	size_t have; /* bytes of the next frame that have come */
 	bool ended;
 	int code; /* 0, or why it is dead */
 };
@@ -85,6 +91,9 @@ uint8_t *bulk_in_room(struct bulk_in *in, size_t *len);
  * peer. Nobody can tell the peer's fault from a stranger's then, so it is a broken connection and
  * no evidence. ERR_NONFINITE: by the peer, which is proven. */
 int bulk_in_fed(struct bulk_in *in, size_t len, struct err *e) MUST_CHECK;
+
+/* How far away what came is, by group, without the rounding. */
+double bulk_in_distance2(const struct bulk_in *in, int group);
 
 /* The bytes of a direction of count parameters, sealed and framed. */
 uint64_t bulk_wire_bytes(const struct bulk_plan *p, size_t count);

@@ -3,11 +3,20 @@
 #include "net/bulk/convert.h"
 
 #include "agent/base/cores.h"
+#include "net/bulk/lattice.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)
+
+#define LATTICE(n) LATTICE_BLOCK, LATTICE_SUM_BYTES + 32 * (n), (n)
+const struct convert_row convert_rows[CONVERT_FORMATS] = {
+        [CONVERT_FP32] = {"fp32", 1, 4, 0},
+        [CONVERT_BF16] = {"bf16", 1, 2, 0},
+        [CONVERT_MOD8] = {"mod8", LATTICE(8)},
+        [CONVERT_MOD4] = {"mod4", LATTICE(4)},
+};
 
 void convert_all(const struct convert *out[CONVERT_LEVELS + 1])
 {

@@ -17,12 +17,30 @@
 #include <stdint.h>
 
 /* As on the wire: numbers are never reused. Words are little-endian. */
-enum convert_format { CONVERT_FP32, CONVERT_BF16, CONVERT_FORMATS };
+enum convert_format { CONVERT_FP32, CONVERT_BF16, CONVERT_MOD8, CONVERT_MOD4, CONVERT_FORMATS };
+
+/* A format travels as records of `block` parameters in `bytes` bytes. Those before CONVERT_WORDS
+ * are one number a record; the others are net/bulk/lattice.h's. */
+#define CONVERT_WORDS CONVERT_MOD8
+struct convert_row {
+	const char *name;
+	size_t block, bytes;
+	int bits; /* of a lattice; 0: numbers */
+};
+extern const struct convert_row convert_rows[CONVERT_FORMATS];
+#define CONVERT_LATTICES (1u << CONVERT_MOD8 | 1u << CONVERT_MOD4)
+
+/* The bytes of so many parameters. */
+static inline size_t convert_bytes(enum convert_format f, size_t count)
+{
+	const struct convert_row *r = &convert_rows[f];
+	return (count + r->block - 1) / r->block * r->bytes;
+}
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
         "parameters are sent as they lie in memory, and the wire is little-endian");
 
-/* The bytes of one parameter. */
+/* The bytes of one parameter, of a format before CONVERT_WORDS. */
 static inline size_t convert_word(enum convert_format f)
 {
 	return f == CONVERT_BF16 ? 2 : 4;

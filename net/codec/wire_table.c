@@ -149,6 +149,7 @@ static const struct wire__field manifest[] = {
         ANY(manifest, optimizer, "optimizer"),
         ANY(manifest, mode, "mode"),
         ANY(manifest, formats, "formats"),
+        ANY(manifest, outer, "outer"), /* optional: none */
 };
 static const struct wire__layout manifests = WIRE__LAYOUT("manifest", manifest, 8);
 
@@ -165,6 +166,7 @@ static const struct wire__field terms[] = {
         BOOL(exchange_message, terms.final, "final"),
         FLOAT(exchange_message, terms.beta, "beta", FLT_TRUE_MIN, 1),
         BLOB(exchange_message, terms.sketch, terms.sketch_length, "sketch"),
+        BLOB(exchange_message, terms.scales, terms.n_scales, "scales"),
 };
 static const struct wire__field busy[] = {
         NUMBER,
@@ -177,7 +179,12 @@ static const struct wire__field open_bulk[] = {NUMBER};
 static const struct wire__field commit[] = {NUMBER};
 static const struct wire__field applied[] = {NUMBER};
 static const struct wire__field end[] = {
-        NUMBER, FLOATS(exchange_message, end.factor, end.n, "factor", 0, 1)};
+        NUMBER,
+        FLOATS(exchange_message, end.factor, end.n, "factor", 0, 1),
+        FLOAT(exchange_message, end.word.x2, "x2", 0, FLT_MAX),
+        FLOAT(exchange_message, end.word.lr, "lr", 0, FLT_MAX),
+        BOOL(exchange_message, end.word.far, "far"),
+};
 static const struct wire__field settle[] = {
         NUMBER, UINT(exchange_message, settlement, "settlement", 0, SETTLE_APPLIED)};
 static const struct wire__field fetch[] = {
@@ -198,6 +205,10 @@ static const struct wire__field gift[] = {
         BYTE(exchange_message, gift.optimizer, "optimizer"),
         UINT(exchange_message, gift.vectors, "vectors", 2, 3),
         FLOATS(exchange_message, gift.radius, gift.n, "radius", 1, FLT_MAX),
+        /* Optional. */
+        ANY(exchange_message, gift.batch, "batch"),
+        FLOAT(exchange_message, gift.noise, "noise", 0, FLT_MAX),
+        FLOAT(exchange_message, gift.signal, "signal", -FLT_MAX, FLT_MAX),
 };
 
 const struct wire__layout wire__exchanges[EXCHANGE_KINDS] = {

@@ -252,6 +252,11 @@ int revocations_verify(struct revocations *out, const uint8_t *bytes, size_t len
 	return 0;
 }
 
+uint64_t revocations_version(const uint8_t *bytes, size_t len)
+{
+	return len < REVOKED_EXPIRES ? 0 : get_number(bytes, 8);
+}
+
 bool revocations_have(
         const struct revocations *r, const struct invite *invite, const struct peer_id *id)
 {

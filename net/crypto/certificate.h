@@ -101,6 +101,8 @@ size_t revocations_sign(const struct revocations *r, const uint8_t owner_secret[
 /* As certificate_verify. */
 int revocations_verify(struct revocations *out, const uint8_t *bytes, size_t len,
         const struct owner *owner, uint64_t now_s, struct err *e) MUST_CHECK;
+/* What its bytes say, believed or not; 0: it is too short. */
+uint64_t revocations_version(const uint8_t *bytes, size_t len);
 /* Whether it has that invite's label, or that id (which may be NULL). */
 bool revocations_have(
         const struct revocations *r, const struct invite *invite, const struct peer_id *id);

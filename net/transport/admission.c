@@ -18,6 +18,7 @@ struct group {
 	uint8_t bytes[INVITE_BYTES];
 	struct invite invite;
 	uint32_t ids, live; /* 0 ids: not used */
+	uint64_t added;     /* number of the last certificate of it */
 	bool full;
 	struct peer_id last; /* full: the highest that counts */
 };
@@ -37,6 +38,7 @@ struct admission {
 	struct revocations revoked;
 	struct revocations_text list;
 	uint32_t max, n, hand, mask;
+	uint64_t added;
 	uint32_t *chain;     /* owned: mask + 1 */
 	struct entry *entry; /* owned: max; the first n have been used */
 	struct group group[ADMISSION_INVITES];
@@ -124,6 +126,30 @@ static struct entry *make_room(struct admission *a, uint32_t g)
 	return NULL;
 }
 
+/* Empties the group that can best be missed: one that has expired, else one of which nobody lives;
+ * of these the one longest without a new certificate. NONE: all are of live agents. */
+static uint32_t drop_group(struct admission *a)
+{
+	const struct entry *self = find(a, &a->self);
+	uint32_t best = NONE;
+	bool best_over = false;
+	for (uint32_t i = 0; i < ADMISSION_INVITES; i++) {
+		const struct group *x = &a->group[i];
+		bool over = a->now_s >= x->invite.expires_s;
+		if ((self && self->group == i) || (!over && x->live > 0))
+			continue;
+		if (best == NONE || (over && !best_over) ||
+		        (over == best_over && x->added < a->group[best].added)) {
+			best = i;
+			best_over = over;
+		}
+	}
+	for (uint32_t i = 0; best != NONE && i < a->n; i++)
+		if (a->entry[i].group == best)
+			take_out(a, &a->entry[i]);
+	return best;
+}
+
 /* The group of an invite whose bytes were verified, now or before. */
 static int find_group(struct admission *a, const uint8_t *bytes, uint32_t *out)
 {
@@ -141,6 +167,8 @@ static int find_group(struct admission *a, const uint8_t *bytes, uint32_t *out)
 	if (rc)
 		return rc;
 	if (spare == NONE)
+		spare = drop_group(a);
+	if (spare == NONE)
 		return ERR_LIMIT;
 	a->group[spare] = (struct group){.invite = v};
 	memcpy(a->group[spare].bytes, bytes, INVITE_BYTES);
@@ -156,6 +184,7 @@ static void put_in(struct admission *a, struct entry *x, uint32_t g, const uint8
 	memcpy(x->bytes, bytes, CERTIFICATE_BYTES);
 	*at = (uint32_t)(x - a->entry);
 	a->group[g].ids++;
+	a->group[g].added = ++a->added;
 }
 
 int admission_add(struct admission *a, const uint8_t *bytes, size_t len, bool *worked)
@@ -241,6 +270,27 @@ const struct invite *admission_invite(const struct admission *a, const struct pe
 	return x ? &a->group[x->group].invite : NULL;
 }
 
+bool admission_label(const struct admission *a, const struct peer_id *id, struct invite *out)
+{
+	const struct invite *own = admission_invite(a, id);
+	bool stated = true;
+	if (!own)
+		return false;
+	*out = *own;
+	out->agents = 0;
+	for (int i = 0; i < ADMISSION_INVITES; i++) {
+		const struct invite *v = &a->group[i].invite;
+		if (a->group[i].ids == 0 || memcmp(v->label, own->label, sizeof v->label) != 0 ||
+		        (v != own && a->now_s >= v->expires_s))
+			continue;
+		out->agents += v->agents;
+		out->rate = v->rate > out->rate ? v->rate : out->rate;
+		stated = stated && v->rate > 0;
+	}
+	out->rate = stated ? out->rate : 0;
+	return true;
+}
+
 void admission_live(struct admission *a, const struct peer_id *id, bool live)
 {
 	struct entry *x = find(a, id);
@@ -253,11 +303,8 @@ void admission_live(struct admission *a, const struct peer_id *id, bool live)
 int admission_revoke(struct admission *a, const uint8_t *bytes, size_t len, struct err *e)
 {
 	struct revocations r;
-	uint64_t version = 0;
 	/* Whether it is newer is seen before a signature is verified. */
-	for (size_t i = 0; i < 8 && i < len; i++)
-		version |= (uint64_t)bytes[i] << 8 * i;
-	if (len >= 8 && version <= a->revoked.version)
+	if (len >= 8 && revocations_version(bytes, len) <= a->revoked.version)
 		return err_set(e, ERR_CANCELLED, "the list of revoked agents is not newer");
 	int rc = revocations_verify(&r, bytes, len, &a->owner, a->now_s, e);
 	if (rc)

@@ -13,7 +13,9 @@
  *
  * Verified are the owner's signature, once for an invite, and the invite's and the id's, once for
  * an id. Memory is bounded: max ids in all, of an invite twice its agents and a few; ids that are
- * not alive give way. Nothing here has a clock: the time is told. */
+ * not alive give way. So do whole invites, of which there is room for ADMISSION_INVITES: first
+ * those that have expired, then the oldest of which nobody lives. Nothing here has a clock: the
+ * time is told. */
 #ifndef DUNLIN_NET_TRANSPORT_ADMISSION_H
 #define DUNLIN_NET_TRANSPORT_ADMISSION_H
 
@@ -52,6 +54,9 @@ const uint8_t *admission_find(const struct admission *a, const struct peer_id *i
 const uint8_t *admission_own(const struct admission *a);
 /* Its label and its rate; NULL: not known. Borrowed alike. */
 const struct invite *admission_invite(const struct admission *a, const struct peer_id *id);
+/* The same for all invites with that label which are known and have not expired: the sum of their
+ * agents, and the highest rate, or 0 if one of them states none. False: not known. */
+bool admission_label(const struct admission *a, const struct peer_id *id, struct invite *out);
 
 /* A member is alive, or no longer. */
 void admission_live(struct admission *a, const struct peer_id *id, bool live);

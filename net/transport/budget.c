@@ -3,7 +3,8 @@
  *
  *     slots      an array; the used ones in a list by deadline, which is the order of arrival
  *     addresses  an array; found by a keyed hash and a chain; in a list by last use
- *     purses     two for each address, two for all; they fill with time up to a burst
+ *     purses     two for each address, two for all, two for all known addresses; they fill with
+ *                time up to a burst
  *
  * When all addresses are taken the least recently used that holds no slot and is not known is
  * forgotten; there is one, as there are fewer slots and known ones than addresses. Forgetting
@@ -106,12 +107,16 @@ static uint16_t *chain_of(struct budget *b, const uint64_t prefix[2])
 	return &b->chain[hash(b, prefix) & (BUDGET_CHAINS - 1)];
 }
 
-/* Who goes together when slots are needed: an IPv4 /24, an IPv6 /64, by its hash. */
+/* Who goes together when slots are needed: an IPv4 /24, an IPv6 /48, by its hash. Whoever has a
+ * host has a /64 of IPv6, and whoever has a site a /48. */
 static uint16_t crowd_of(const struct budget *b, const struct budget_address *a)
 {
 	uint64_t wide[2] = {a->prefix[0], a->prefix[1]};
+	uint8_t *ip = (uint8_t *)&wide[1];
 	if (wide[0] == 4)
-		((uint8_t *)&wide[1])[3] = 0;
+		ip[3] = 0;
+	else
+		ip[6] = ip[7] = 0;
 	return (uint16_t)(hash(b, wide) & (BUDGET_CROWDS - 1));
 }
 
@@ -186,6 +191,8 @@ void budget_init(struct budget *b, const uint8_t key[16], uint64_t now_ms)
 	b->known_max = BUDGET_SLOTS_KNOWN;
 	b->handshakes = (struct budget_purse){(uint64_t)BUDGET_BURST_ALL * MILLI, now_ms};
 	b->dhs = (struct budget_purse){(uint64_t)BUDGET_DH_BURST_ALL * MILLI, now_ms};
+	b->handshakes_known = b->handshakes;
+	b->dhs_known = b->dhs;
 	for (int i = 0; i < BUDGET_CHAINS; i++)
 		b->chain[i] = NONE;
 	for (uint16_t i = 0; i < BUDGET_SLOTS_ALL; i++)
@@ -199,23 +206,31 @@ static bool is_full(const struct budget *b, bool known)
 	             : b->n_slots - b->n_known_slots >= b->slots_max;
 }
 
+/* Who goes first: one that has not shown the psk, of the largest crowd, and there of the address
+ * with most slots. */
+static uint64_t rank(const struct budget *b, const struct budget_slot *s)
+{
+	return (uint64_t)!s->dh << 32 | (uint64_t)b->crowd[s->known][s->crowd] << 16 |
+	       b->address[s->address].slots;
+}
+
 int budget_gives_way(struct budget *b, const struct peer_addr *from, uint64_t now_ms)
 {
-	uint16_t k = find_address(b, from, now_ms), most = 0;
+	uint16_t k = find_address(b, from, now_ms);
 	const struct budget_address *a = &b->address[k];
 	bool of_address = a->slots == BUDGET_SLOTS_PREFIX;
 	int best = -1;
+	uint64_t most = 0;
 	if (!of_address && !is_full(b, a->known))
 		return -1;
 	/* The oldest comes first. */
 	for (uint16_t i = b->slot_first; i != NONE; i = b->slot[i].next) {
 		const struct budget_slot *s = &b->slot[i];
-		if (of_address && s->address == k)
-			return i;
-		if (of_address || s->known != a->known || b->crowd[s->known][s->crowd] <= most)
+		bool fits = of_address ? s->address == k : s->known == a->known;
+		if (!fits || rank(b, s) <= most)
 			continue;
 		best = i;
-		most = b->crowd[s->known][s->crowd];
+		most = rank(b, s);
 	}
 	return best;
 }
@@ -274,36 +289,65 @@ enum budget_verdict budget_bytes(struct budget *b, int slot, size_t n, uint64_t 
 	return BUDGET_OK;
 }
 
+/* Who pays: the address and everybody. Where an agent has proved itself everybody's purse is not
+ * asked; and whoever shares its address and has emptied that one leaves those behind it the purse
+ * of all such addresses. */
+enum { PAID_ADDRESS = 1, PAID_ALL = 2, PAID_KNOWN = 4 };
+
+struct budget_price {
+	uint32_t rate, burst, rate_all, burst_all;
+	enum budget_verdict no_address, no_all;
+};
+
+static enum budget_verdict pay(struct budget_purse *address, struct budget_purse *all,
+        struct budget_purse *known, bool is_known, const struct budget_price *x, uint64_t now_ms,
+        uint8_t *paid)
+{
+	bool own = purse_has(address, x->rate, x->burst, now_ms);
+	if (!own && !(is_known && purse_has(known, x->rate_all, x->burst_all, now_ms)))
+		return x->no_address;
+	if (!is_known && !purse_has(all, x->rate_all, x->burst_all, now_ms))
+		return x->no_all;
+	*paid = !is_known ? PAID_ADDRESS | PAID_ALL : own ? PAID_ADDRESS : PAID_KNOWN;
+	address->level -= *paid & PAID_ADDRESS ? MILLI : 0;
+	all->level -= *paid & PAID_ALL ? MILLI : 0;
+	known->level -= *paid & PAID_KNOWN ? MILLI : 0;
+	return BUDGET_OK;
+}
+
+static void pay_back(struct budget_purse *address, struct budget_purse *all,
+        struct budget_purse *known, uint8_t paid)
+{
+	if (paid & PAID_ADDRESS)
+		purse_return(address);
+	if (paid & PAID_ALL)
+		purse_return(all);
+	if (paid & PAID_KNOWN)
+		purse_return(known);
+}
+
 enum budget_verdict budget_handshake(struct budget *b, int slot, uint64_t now_ms)
 {
+	static const struct budget_price price = {BUDGET_RATE, BUDGET_BURST, BUDGET_RATE_ALL,
+	        BUDGET_BURST_ALL, BUDGET_RATE_ADDRESS, BUDGET_RATE_OVERALL};
 	struct budget_slot *s = slot_at(b, slot);
-	struct budget_address *a = &b->address[s->address];
 	assert(!s->paid);
-	if (!purse_has(&a->handshakes, BUDGET_RATE, BUDGET_BURST, now_ms))
-		return refuse(b, BUDGET_RATE_ADDRESS);
-	if (!s->known && !purse_has(&b->handshakes, BUDGET_RATE_ALL, BUDGET_BURST_ALL, now_ms))
-		return refuse(b, BUDGET_RATE_OVERALL);
-	a->handshakes.level -= MILLI;
-	b->handshakes.level -= s->known ? 0 : MILLI;
-	s->paid = true;
-	return BUDGET_OK;
+	enum budget_verdict v = pay(&b->address[s->address].handshakes, &b->handshakes,
+	        &b->handshakes_known, s->known, &price, now_ms, &s->paid);
+	return v == BUDGET_OK ? v : refuse(b, v);
 }
 
 enum budget_verdict budget_dh(struct budget *b, int slot, uint64_t now_ms)
 {
+	static const struct budget_price price = {BUDGET_DH_RATE, BUDGET_DH_BURST,
+	        BUDGET_DH_RATE_ALL, BUDGET_DH_BURST_ALL, BUDGET_DH_ADDRESS, BUDGET_DH_OVERALL};
 	struct budget_slot *s = slot_at(b, slot);
-	struct budget_address *a = &b->address[s->address];
 	assert(!s->dh);
 	if (now_ms >= s->deadline_ms)
 		return refuse(b, BUDGET_TIME_OVER);
-	if (!purse_has(&a->dhs, BUDGET_DH_RATE, BUDGET_DH_BURST, now_ms))
-		return refuse(b, BUDGET_DH_ADDRESS);
-	if (!s->known && !purse_has(&b->dhs, BUDGET_DH_RATE_ALL, BUDGET_DH_BURST_ALL, now_ms))
-		return refuse(b, BUDGET_DH_OVERALL);
-	a->dhs.level -= MILLI;
-	b->dhs.level -= s->known ? 0 : MILLI;
-	s->dh = true;
-	return BUDGET_OK;
+	enum budget_verdict v = pay(&b->address[s->address].dhs, &b->dhs, &b->dhs_known, s->known,
+	        &price, now_ms, &s->dh);
+	return v == BUDGET_OK ? v : refuse(b, v);
 }
 
 void budget_leave(struct budget *b, int slot, bool proved)
@@ -311,15 +355,9 @@ void budget_leave(struct budget *b, int slot, bool proved)
 	struct budget_slot *s = slot_at(b, slot);
 	struct budget_address *a = &b->address[s->address];
 	a->slots--;
-	if (proved && s->paid) {
-		purse_return(&a->handshakes);
-		if (!s->known)
-			purse_return(&b->handshakes);
-	}
-	if (proved && s->dh) {
-		purse_return(&a->dhs);
-		if (!s->known)
-			purse_return(&b->dhs);
+	if (proved) {
+		pay_back(&a->handshakes, &b->handshakes, &b->handshakes_known, s->paid);
+		pay_back(&a->dhs, &b->dhs, &b->dhs_known, s->dh);
 	}
 	*(s->prev == NONE ? &b->slot_first : &b->slot[s->prev].next) = s->next;
 	*(s->next == NONE ? &b->slot_last : &b->slot[s->next].prev) = s->prev;

@@ -9,15 +9,18 @@
  *                             no: close            no: close
  *
  * Slots are never a reason to turn a newcomer away: where none is left, the oldest connection of
- * the prefix (IPv4 /24, IPv6 /64) that holds most of them goes. So who is silent holds nobody up,
- * and who has few connections of a prefix is the last to go. Addresses where an agent has proved
- * itself have slots of their own, among which the same rule holds. A bulk connection pays nothing:
- * its token is looked up, no more.
+ * the prefix (IPv4 /24, IPv6 /48) that holds most of them goes, there of the address with most, and
+ * before all one that has not shown the flock's psk. So who is silent holds nobody up, and who has
+ * few connections of a prefix is the last to go. Addresses where an agent has proved itself have
+ * slots of their own, among which the same rule holds. A bulk connection pays nothing: its token is
+ * looked up, no more.
  *
  * An address is an IPv4 address or an IPv6 /64. A handshake that succeeds gives back what it paid,
  * so a large flock behind one address is never slowed down; what fails is paid for. A replayed
  * first message has the right psk: hence a purse of its own for Diffie-Hellmans. The purses of all
- * are not asked where an agent has proved itself: strangers elsewhere may have emptied them.
+ * are not asked where an agent has proved itself: strangers elsewhere may have emptied them. Those
+ * behind such an address whose own purse is empty have another, of all such addresses: a stranger
+ * may share it.
  *
  * It has no clock, socket or memory of its own: the time comes in, and never runs backwards. */
 #ifndef DUNLIN_NET_TRANSPORT_BUDGET_H
@@ -61,9 +64,10 @@ struct budget_address {
 };
 
 struct budget_slot {
-	bool used, known, paid, dh;
+	bool used, known;
+	uint8_t paid, dh; /* from which purses; dh: it has shown the psk */
 	uint16_t address;
-	uint16_t crowd; /* hash of its /24 or /64 */
+	uint16_t crowd; /* hash of its /24 or /48 */
 	uint32_t bytes;
 	uint64_t deadline_ms;
 	uint16_t prev, next; /* free ones, or the used in the order of their deadlines */
@@ -76,13 +80,14 @@ struct budget_slot {
 struct budget {
 	uint8_t key[16];
 	struct budget_purse handshakes, dhs;
+	struct budget_purse handshakes_known, dhs_known;
 	uint16_t n_slots, slot_free, slot_first, slot_last;
 	uint16_t n_known_slots; /* of n_slots */
 	uint16_t n_addresses, lru_first, lru_last;
-	uint16_t n_known; /* of n_addresses */
+	uint16_t n_known;              /* of n_addresses */
 	uint16_t slots_max, known_max; /* BUDGET_SLOTS and _KNOWN, or fewer where sockets are few */
 	uint16_t chain[BUDGET_CHAINS];
-	uint16_t crowd[2][BUDGET_CROWDS]; /* slots of a /24 or /64: of strangers, of known */
+	uint16_t crowd[2][BUDGET_CROWDS]; /* slots of a /24 or /48: of strangers, of known */
 	struct budget_slot slot[BUDGET_SLOTS_ALL];
 	struct budget_address address[BUDGET_ADDRESSES];
 	uint64_t refused[BUDGET_VERDICTS]; /* how often each was said */

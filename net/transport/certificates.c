@@ -7,8 +7,9 @@
  *                         back and the certificate asked for; with it the record goes on
  *     REVOKED             the owner's list, when a connection is up and when a newer one is known
  *
- * What waits is bounded, and so is what one peer may make wait. An honest agent passes on only what
- * it has verified: a forged certificate ends the connection it came on. */
+ * What waits is bounded, in number and in time, and so is what one peer may make wait. An honest
+ * agent passes on only what it has verified: a forged certificate ends the connection it came on.
+ */
 #include "net/transport/transport_internal.h"
 
 #include <stdlib.h>
@@ -25,7 +26,8 @@ struct transport_wanted {
 	uint8_t channel;
 	bool used;
 	uint32_t asked;
-	uint64_t ask_ms; /* not before */
+	uint64_t ask_ms;  /* not before */
+	uint64_t drop_ms; /* nobody has it, it seems */
 	struct gossip_update update;
 };
 
@@ -176,30 +178,55 @@ bool certificates__hold(struct transport *t, const struct peer_id *from,
 	        .used = true,
 	        .asked = again ? w->asked : 0,
 	        .ask_ms = again ? w->ask_ms : 0,
+	        .drop_ms = again ? w->drop_ms : transport__now(t) + CERTIFICATES_HELD_MS,
 	        .update = *u};
 	return true;
 }
 
-/* Of the one who spoke of it, who must know; else of anybody; else its address is dialled. */
+/* A dial to that peer that is under way; how many there are in all that certificates made. */
+static struct conn *dialled(const struct transport *t, const struct peer_id *to, int *n)
+{
+	struct conn *found = NULL;
+	*n = 0;
+	for (struct conn *c = t->conns; c; c = c->next) {
+		bool under_way = c->initiator && c->role == CONN_CONTROL && c->state < CONN_UP;
+		*n += under_way && c->for_certificates;
+		if (under_way && c->expects_id && peer_id_equal(&c->id, to))
+			found = c;
+	}
+	return found;
+}
+
+/* Of the one who spoke of it, who must know; else of anybody; else its address is dialled, of which
+ * there are few at one time: whoever has a name for us to ask for may have many. */
 static struct conn *whom_to_ask(struct transport *t, const struct transport_wanted *w)
 {
 	struct peer_addrs a = {.n = 1, .at = {w->address}};
 	struct conn *c = transport__find(t, &w->from);
+	int n;
 	for (struct conn *o = t->conns; o && !c; o = o->next)
 		if (o->state == CONN_UP && o->listed)
 			c = o;
-	return c || !peer_addr_usable(&w->address) ? c : conn__dial(t, &a, &w->from);
+	if (!c)
+		c = dialled(t, &w->from, &n);
+	if (c || n >= CERTIFICATES_DIALS || !peer_addr_usable(&w->address))
+		return c;
+	c = conn__dial(t, &a, &w->from);
+	if (c)
+		c->for_certificates = true;
+	return c;
 }
 
-void certificates__ask(struct transport *t)
+void certificates__ask(struct transport *t, uint64_t now_ms)
 {
-	uint64_t now = transport__now(t);
 	for (int i = 0; t->wanted && !t->closing && i < CERTIFICATES_WANTED; i++) {
 		struct transport_wanted *w = &t->wanted[i];
-		if (!w->used || now < w->ask_ms)
+		if (w->used && now_ms >= w->drop_ms)
+			w->used = false;
+		if (!w->used || now_ms < w->ask_ms)
 			continue;
 		uint64_t wait = (uint64_t)ASK_AGAIN_MS << (w->asked < 6 ? w->asked : 6);
-		w->ask_ms = now + (wait < ASK_MAX_MS ? wait : ASK_MAX_MS);
+		w->ask_ms = now_ms + (wait < ASK_MAX_MS ? wait : ASK_MAX_MS);
 		w->asked++;
 		struct wire_admission want = {0};
 		add(&want, w->update.record.id.bytes, sizeof w->update.record.id.bytes);
@@ -207,6 +234,14 @@ void certificates__ask(struct transport *t)
 		if (c)
 			send_one(c, WIRE_WANT_CERTIFICATES, &want);
 	}
+}
+
+int certificates__held(const struct transport *t)
+{
+	int n = 0;
+	for (int i = 0; t->wanted && i < CERTIFICATES_WANTED; i++)
+		n += t->wanted[i].used;
+	return n;
 }
 
 /* The record that waited for this certificate, if one did. */

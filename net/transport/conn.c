@@ -227,7 +227,7 @@ static bool read_frame(struct conn *c)
 	struct transport *t = c->t;
 	struct frame f;
 	struct err e = {0};
-	uint64_t from = uv_hrtime();
+	uint64_t from = uv_hrtime(), cpu = turn__cpu_ns();
 	int rc = frame_read(&c->reader, &f, &e);
 	if (rc == 1)
 		on_frame(c, &f);
@@ -236,13 +236,13 @@ static bool read_frame(struct conn *c)
 		        t, TRANSPORT_WARN, "a connection was tampered with or broken: %s", e.msg);
 		conn__close(c);
 	}
-	turn__spent(t, uv_hrtime() - from);
+	turn__spent(c, uv_hrtime() - from, turn__cpu_ns() - cpu);
 	return rc == 1 && !uv_is_closing((uv_handle_t *)&c->tcp);
 }
 
 static void read_frames(struct conn *c)
 {
-	while (!turn__over(c->t))
+	while (!turn__over(c->t) && !turn__rests(c))
 		if (!read_frame(c))
 			return;
 	turn__wait(c);

@@ -259,7 +259,7 @@ static void on_message(struct transport *t, const struct peer_id *from,
 			g->update[kept++] = g->update[i];
 		else
 			certificates__hold(t, from, address, channel, &g->update[i]);
-	certificates__ask(t);
+	certificates__ask(t, transport__now(t));
 	t->counters.news_forbidden += g->n_updates - kept;
 	g->n_updates = kept;
 	if (g->kind == MESSAGE_SKETCH && !transport__permits(t, &g->sketch.id))
@@ -373,7 +373,7 @@ static void on_tick(uv_timer_t *timer)
 	if (t->accept_owed && !t->closing)
 		conn__accept(t);
 	certificates__tick(t);
-	certificates__ask(t);
+	certificates__ask(t, transport__now(t));
 }
 
 static bool has_six(void)
@@ -429,6 +429,7 @@ static void on_handle_closed(uv_handle_t *h)
 int transport_new(struct transport **out, const struct transport_config *c, struct err *e)
 {
 	uint8_t key[16];
+	uint64_t seed;
 	struct transport *t = calloc(1, sizeof *t);
 	*out = NULL;
 	if (!t || links_init(&t->links, c->peers_max) != 0) {
@@ -444,18 +445,21 @@ int transport_new(struct transport **out, const struct transport_config *c, stru
 	}
 	randombytes_buf(key, sizeof key);
 	budget_init(&t->budget, key, uv_now(c->loop));
+	randombytes_buf(&seed, sizeof seed);
+	verify_init(&t->shares, seed);
 	room__init(t);
-	t->listener.data = t->udp.data = t->tick.data = t->turn.data = t;
+	t->listener.data = t->udp.data = t->tick.data = t->turn.data = t->rest.data = t;
 	int rc = uv_tcp_init(c->loop, &t->listener);
 	rc = rc ? rc : uv_udp_init_ex(c->loop, &t->udp, t->dual_stack ? AF_INET6 : AF_UNSPEC);
 	rc = rc ? rc : uv_timer_init(c->loop, &t->tick);
 	rc = rc ? rc : uv_idle_init(c->loop, &t->turn);
+	rc = rc ? rc : uv_timer_init(c->loop, &t->rest);
 	if (rc != 0) {
 		links_close(&t->links);
 		free(t);
 		return err_set(e, ERR_SYSTEM, "the event loop: %s", uv_strerror(rc));
 	}
-	t->handles = 4;
+	t->handles = 5;
 	rc = listen_on(t, (const struct sockaddr *)&t->config.listen, e);
 	if (rc == 0 && uv_timer_start(&t->tick, on_tick, TICK_MS, TICK_MS) != 0)
 		rc = err_set(e, ERR_SYSTEM, "the event loop takes no timer");
@@ -470,9 +474,10 @@ int transport_new(struct transport **out, const struct transport_config *c, stru
 void transport__handle_closed(struct transport *t)
 {
 	t->handles--;
-	if (t->closing && t->handles == 2 && !uv_is_closing((uv_handle_t *)&t->tick)) {
+	if (t->closing && t->handles == 3 && !uv_is_closing((uv_handle_t *)&t->tick)) {
 		uv_close((uv_handle_t *)&t->tick, on_handle_closed);
 		uv_close((uv_handle_t *)&t->turn, on_handle_closed);
+		uv_close((uv_handle_t *)&t->rest, on_handle_closed);
 	}
 	if (t->handles > 0 || !t->closing)
 		return;

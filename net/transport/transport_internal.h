@@ -19,6 +19,7 @@
 #include "net/crypto/noise.h"
 #include "net/transport/budget.h"
 #include "net/transport/transport.h"
+#include "net/transport/verify_budget.h"
 
 enum conn_state {
 	CONN_DIALLING, /* TCP's own handshake */
@@ -55,12 +56,14 @@ struct conn {
 	bool announced;  /* up_cb was called for it */
 	bool ourselves;  /* its other end is one of our own connections */
 	bool waiting;    /* for the next turn, see turn.c */
+	bool resting;    /* the peer's messages have taken their share of our time */
 	struct conn *wait_next;
 	int slot; /* of the budget, -1: none */
 	struct peer_addr remote;
 	struct peer_addrs rest; /* to be dialled if there is no connection here */
 	struct peer_id id;      /* proven when up; before, who is expected if wanted */
 	bool expects_id;
+	bool for_certificates;        /* dialled to ask for one */
 	struct peer_addrs advertised; /* those that can be dialled */
 	bool peer_dialable;
 	uint64_t certificates_second; /* in which it had us verify so many: */
@@ -79,7 +82,7 @@ struct conn {
 	/* up */
 	struct frame_writer writer;
 	struct frame_reader reader;
-	bool framed; /* frames are read, no openings */
+	bool framed;  /* frames are read, no openings */
 	uint8_t *buf; /* owned: the reader's while a part of a frame has come; NULL: t->frames */
 	uint8_t exporter[FRAME_SECRET_BYTES];
 	uint8_t session[FRAME_SESSION_BYTES]; /* its name on bulk connections */
@@ -164,7 +167,9 @@ struct transport {
 	uv_tcp_t listener;
 	uv_udp_t udp;
 	uv_timer_t tick;
-	uv_idle_t turn; /* runs while somebody waits for a turn, and once more */
+	uv_idle_t turn;              /* runs while somebody waits for a turn, and once more */
+	uv_timer_t rest;             /* runs while a connection rests */
+	struct verify_budget shares; /* of our time, by peer; signatures are counted elsewhere */
 	bool turning;
 	struct conn *waiting_first, *waiting_last; /* for the next turn */
 	uint64_t turn_ms, turn_ns; /* which it is, and what messages have taken of it */
@@ -177,9 +182,9 @@ struct transport {
 	struct links links;
 	struct transport_counters counters;
 	struct peer_addr bound;
-	bool dual_stack;      /* IPv4 goes through the IPv6 sockets */
+	bool dual_stack;                 /* IPv4 goes through the IPv6 sockets */
 	struct transport_wanted *wanted; /* owned; NULL: nothing waits for a certificate yet */
-	uint64_t said_second; /* lines for the log in this second */
+	uint64_t said_second;            /* lines for the log in this second */
 	uint32_t said, unsaid;
 	int handles; /* open ones; the last to close frees */
 	bool closing;
@@ -252,9 +257,12 @@ void conn__resume(struct conn *c);
 /* ---- turn.c */
 
 bool turn__over(struct transport *t);
-void turn__spent(struct transport *t, uint64_t ns); /* by handling a message */
-void turn__wait(struct conn *c);                    /* until the next one */
-void turn__forget(struct conn *c);                  /* it waits no more */
+uint64_t turn__cpu_ns(void); /* of this thread */
+/* By handling a message; the CPU's part of it counts for the peer. */
+void turn__spent(struct conn *c, uint64_t ns, uint64_t cpu_ns);
+bool turn__rests(struct conn *c);  /* whether its peer has had its share for now */
+void turn__wait(struct conn *c);   /* until the next one */
+void turn__forget(struct conn *c); /* it waits no more */
 
 /* ---- certificates.c: nothing of it does anything without config.admission */
 
@@ -271,7 +279,8 @@ bool certificates__hold(struct transport *t, const struct peer_id *from,
         const struct peer_addr *address, enum gossip_channel channel,
         const struct gossip_update *u);
 /* Asks for what is waited for, as often as is due. */
-void certificates__ask(struct transport *t);
+void certificates__ask(struct transport *t, uint64_t now_ms);
+int certificates__held(const struct transport *t); /* records that wait */
 void certificates__received(struct conn *c, const struct wire_message *m);
 
 /* ---- handshake.c */

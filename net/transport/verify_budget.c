@@ -9,6 +9,8 @@
 
 #define MILLI 1000u
 #define FULL ((uint64_t)VERIFY_BURST * MILLI)
+#define SHARE_NS (SHARE_PCT * 10000) /* in a millisecond */
+#define SHARE_FULL ((int64_t)SHARE_BURST_MS * 1000000)
 
 _Static_assert((VERIFY_SETS & (VERIFY_SETS - 1)) == 0, "a mask");
 
@@ -39,7 +41,11 @@ static struct verify_peer *find(struct verify_budget *b, const struct peer_id *i
 		if (p->key != 0 && (set[i].key == 0 || rather(&set[i], p, now_ms)))
 			p = &set[i];
 	}
-	*p = (struct verify_peer){.key = key, .level = FULL, .at_ms = now_ms};
+	*p = (struct verify_peer){.key = key,
+	        .level = FULL,
+	        .at_ms = now_ms,
+	        .share_ns = SHARE_FULL,
+	        .share_ms = now_ms};
 	return p;
 }
 
@@ -86,4 +92,18 @@ bool verify_done(struct verify_budget *b, const struct peer_id *from, bool good,
 	p->bad = 0;
 	p->deaf_ms = now_ms + VERIFY_DEAF_MS;
 	return true;
+}
+
+bool verify_share(struct verify_budget *b, const struct peer_id *from, uint64_t ns, uint64_t now_ms)
+{
+	struct verify_peer *p = find(b, from, now_ms);
+	uint64_t past = now_ms > p->share_ms ? now_ms - p->share_ms : 0;
+	if (past > 2 * SHARE_FULL / SHARE_NS) /* one message may have taken more than there was */
+		past = 2 * SHARE_FULL / SHARE_NS;
+	p->share_ns += (int64_t)past * SHARE_NS;
+	if (p->share_ns > SHARE_FULL)
+		p->share_ns = SHARE_FULL;
+	p->share_ms = now_ms;
+	p->share_ns -= (int64_t)ns;
+	return p->share_ns <= 0;
 }

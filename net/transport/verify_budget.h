@@ -5,6 +5,8 @@
  *     - a peer's third bad signature within a minute ends its session, and its news is not heard
  *       for a minute, by whatever way it comes;
  *     - a peer has a purse: VERIFY_BURST verifications at once, VERIFY_RATE a second after that;
+ *     - its messages on streams may take SHARE_PCT of a core, and SHARE_BURST_MS at once; then its
+ *       connection is not read for a while, whatever it sends (turn.c);
  *     - datagrams may not wait, so what they bring after VERIFY_TURN_US of verification in one turn
  *       of the loop is left out. Streams wait, see turn.c.
  *
@@ -37,6 +39,8 @@ struct verify_peer {
 	uint64_t deaf_ms; /* until then its news is not heard */
 	uint64_t bad_ms;  /* when the last bad signature came */
 	uint32_t bad;     /* in a row, none over a minute after the last */
+	int64_t share_ns; /* of a core that its messages may still take, at share_ms */
+	uint64_t share_ms;
 };
 
 struct verify_budget {
@@ -56,5 +60,9 @@ bool verify_may(
 /* It was verified, in so many microseconds. True: that was a bad one too many, end the session. */
 bool verify_done(struct verify_budget *b, const struct peer_id *from, bool good, uint64_t took_us,
         uint64_t now_ms);
+
+/* Its messages have taken so long. True: that was its share for now. 0 ns only asks. */
+bool verify_share(
+        struct verify_budget *b, const struct peer_id *from, uint64_t ns, uint64_t now_ms);
 
 #endif

@@ -63,8 +63,7 @@ static void sample_init(struct sample *s)
 	                .train_seed = -5,
 	                .data_seed = INT64_MAX,
 	                .order_seed = INT64_MIN,
-	                .mean = 0.1 + 0.2,
-	                .std = 1.0 / 3.0,
+	                .norm = {2, {0.1 + 0.2, 0.5}, {1.0 / 3.0, 0.25}},
 	                .best_step = 938,
 	                .best_loss = 0.28765432109876543,
 	                .origin = {.manifest = {.run = UINT64_MAX,
@@ -162,7 +161,7 @@ static int named_arch(struct arch *a, size_t bytes, struct err *e)
 /* Tensors are called as their layers, with .weight behind: here of 71, 255 and 256 bytes. */
 static void test_long_names(void **state)
 {
-	const struct weights_info info = {.mean = 0.25, .std = 0.5};
+	const struct weights_info info = {.norm = {1, {0.25}, {0.5}}};
 	const float params[21] = {1, 2, 3};
 	float back[21];
 	char path[300], want[300];
@@ -193,7 +192,7 @@ static void test_long_names(void **state)
 /* Whatever a file lacks, what is wrong comes before a long name ends. */
 static void test_long_names_in_errors(void **state)
 {
-	const struct weights_info info = {.mean = 0.25, .std = 0.5};
+	const struct weights_info info = {.norm = {1, {0.25}, {0.5}}};
 	const float params[21] = {0};
 	char path[300];
 	struct arch a, other;
@@ -216,9 +215,9 @@ static void test_long_names_in_errors(void **state)
 /* The model reached through the file's own description is the same one. */
 static void test_arch_from_metadata(void **state)
 {
-	const struct weights_info info = {.mean = 0.25, .std = 0.5, .step = 3, .samples = 9};
+	const struct weights_info info = {.norm = {1, {0.25}, {0.5}}, .step = 3, .samples = 9};
 	char path[300];
-	double mean, std;
+	struct normalisation norm;
 	struct sample s;
 	struct arch again;
 	struct st_file f;
@@ -231,8 +230,8 @@ static void test_arch_from_metadata(void **state)
 	assert_int_equal(st_open(&f, path, &e), 0);
 	assert_int_equal(weights_arch(&f, &again, &e), 0);
 	assert_int_equal(weights_check(&f, &again, &e), 0);
-	assert_int_equal(weights_normalisation(&f, &mean, &std, &e), 0);
-	assert_true(mean == 0.25 && std == 0.5);
+	assert_int_equal(weights_normalisation(&f, &norm, &e), 0);
+	assert_true(norm.n == 1 && norm.mean[0] == 0.25 && norm.std[0] == 0.5);
 	st_close(&f);
 	/* Sound, but nothing to resume from. */
 	assert_int_equal(checkpoint_open(&c, path, &e), ERR_MISMATCH);
@@ -325,7 +324,7 @@ static void test_every_damage_is_found(void **state)
 
 static void test_nonfinite_is_not_written(void **state)
 {
-	const struct weights_info info = {.mean = 0, .std = 1};
+	const struct weights_info info = {.norm = {1, {0}, {1}}};
 	const float bad[] = {NAN, INFINITY, -INFINITY};
 	char path[300];
 	struct sample s;

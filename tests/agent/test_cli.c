@@ -3,6 +3,7 @@
 #include "agent/base/textlist.h"
 #include "agent/cli/cli.h"
 #include "agent/config/options.h"
+#include "agent/train/trainer.h"
 #include "tests/support.h"
 
 static void test_exit_codes(void **state)
@@ -15,6 +16,9 @@ static void test_exit_codes(void **state)
 	assert_int_equal(exit_code(ERR_DEVICE, EXIT_DATA), EXIT_DEVICE);
 	assert_int_equal(exit_code(ERR_USAGE, EXIT_DATA), EXIT_USAGE);
 	assert_int_equal(exit_code(ERR_NOMEM, EXIT_DATA), EXIT_FAILED);
+	/* A device that lacks a layer is not a broken one: model and device do not go together. */
+	assert_int_equal(trainer_exit_code(ERR_UNSUPPORTED, TRAINER_DEVICE), EXIT_CONFIG);
+	assert_int_equal(trainer_exit_code(ERR_NOTFOUND, TRAINER_DEVICE), EXIT_DEVICE);
 }
 
 static void test_arguments_and_own_flags(void **state)

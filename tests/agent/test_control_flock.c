@@ -67,6 +67,10 @@ static void fill_rest(struct fixture *f)
 	uint64_t entry = ledger_decision(&f->ledger, 70, NOW_MS - 2500, &d, 1000);
 	ledger_tried(&f->ledger, entry, &peer);
 	ledger_outcome(&f->ledger, entry, OUTCOME_EXCHANGED, 1000);
+	v->core.guards = true;
+	v->core.guard = (struct guard_view){
+	        .known = true, .consensus = 0.5, .target = 0.25, .interval_samples = 480};
+	v->step_samples = 32;
 	v->core.has_distance = true;
 	v->core.distance = 1.5;
 	v->core.distance_rms = 1.25;
@@ -89,6 +93,7 @@ static void fill_rest(struct fixture *f)
 	v->core.candidates = 3;
 	v->core.unlike = 1;
 	v->core.quarantined = 1;
+	v->core.capped = 2;
 	peer = id_of(6);
 	partners_quarantine(f->partners, &peer, "its \"parameters\"", NOW_MS);
 }
@@ -175,6 +180,11 @@ static void test_gate_and_distance(void **state)
 	EXPECT(at(g, "reasons"), "local", 1);
 	EXPECT(at(g, "reasons"), "warm-up", 2);
 	EXPECT(at(g, "reasons"), "cap", 8);
+	EXPECT(at(g, "reasons"), "guard", 9);
+	assert_true(cJSON_IsTrue(at(at(o, "guard"), "on")));
+	EXPECT(at(o, "guard"), "consensus", 0.5);
+	EXPECT(at(o, "guard"), "target", 0.25);
+	EXPECT(at(o, "guard"), "interval", 15); /* in steps */
 	assert_int_equal(cJSON_GetArraySize(at(g, "last")), 1);
 	EXPECT(last, "number", 1);
 	EXPECT(last, "step", 70);
@@ -218,6 +228,7 @@ static void test_exchanges_and_partners(void **state)
 	EXPECT(at(x, "outcomes"), "one-sided", 20 + OUTCOME_ONE_SIDED);
 	EXPECT(p, "candidates", 3);
 	EXPECT(p, "unlike", 1);
+	EXPECT(p, "capped", 2);
 	EXPECT(p, "in_quarantine", 1);
 	const cJSON *q = cJSON_GetArrayItem(at(p, "quarantined"), 0);
 	expect_id(q, "id", 6);

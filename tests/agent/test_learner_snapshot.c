@@ -208,7 +208,7 @@ static void snapshots_in_both_formats(struct bed *b)
 
 	assert_non_null(words);
 	learner_begin(b->l);
-	for (int f = 0; f < CONVERT_FORMATS; f++) {
+	for (int f = 0; f < CONVERT_WORDS; f++) {
 		const int n = b->steps;
 		struct sketch s;
 

@@ -34,15 +34,15 @@ static struct flock_config core_config(void)
 	                                 .count = TOY_N,
 	                                 .total = TOY_TOTAL,
 	                                 .mode = EXCHANGE_PAIR,
-	                                 .formats = (1u << CONVERT_FORMATS) - 1},
+	                                 .formats = (1u << CONVERT_WORDS) - 1},
 	        .n_groups = 2,
 	        .vectors = 2,
 	        .evaluates = true,
-	        .gate = {.mode = GATE_EVERY, .every = 5},
+	        .gate = {.mode = GATE_EVERY, .every_samples = 5 * 8, .step_samples = 8},
 	        .peer_rate = 1000,
 	        .mode = EXCHANGE_PAIR,
 	        .format = CONVERT_BF16,
-	        .n_formats = CONVERT_FORMATS,
+	        .n_formats = CONVERT_WORDS,
 	        .beta = 0.5f,
 	        .stale = 1,
 	        .fresh = 10,
@@ -50,7 +50,7 @@ static struct flock_config core_config(void)
 	        .merge_ms = 60000,
 	        .stay_ms = 60000,
 	        .leave_ms = 60000};
-	for (int i = 0; i < CONVERT_FORMATS; i++)
+	for (int i = 0; i < CONVERT_WORDS; i++)
 		f.exchange_bytes[i] = TOY_N * convert_word((enum convert_format)i);
 	f.gate.exchange_bytes = f.exchange_bytes[f.format];
 	return f;

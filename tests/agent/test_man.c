@@ -71,7 +71,7 @@ static void add_settings(struct buf *b)
 static void add_layers(struct buf *b)
 {
 	for (int k = 0; k < LAYER_KINDS; k++) {
-		const struct layer_type *t = &layer_types[k];
+		const struct layer_type *t = layer_types[k];
 		char text[REAL_TEXT];
 		ADD(".It Cm %s\n%s", t->name, t->n_fields ? "Takes " : "Takes no fields");
 		for (int i = 0; i < t->n_fields; i++) {

@@ -91,7 +91,8 @@ static void look(struct trainer *t, int n, struct seen *s)
 			int at = -1;
 
 			for (int p = 0; p < PIXELS; p++) {
-				long v = lround(255 * ((double)x[p] * t->std + t->mean));
+				long v = lround(
+				        255 * ((double)x[p] * t->norm.std[0] + t->norm.mean[0]));
 
 				if (v == 0)
 					border |= 1u << p;
@@ -203,7 +204,8 @@ static void test_rest_is_shared(void **state)
 	struct trainer *a = agent(&c, 1), *b = agent(&d, 2);
 
 	assert_true(alike(a, b));
-	assert_true(a->mean == b->mean && a->std == b->std);
+	assert_true(a->norm.mean[0] == b->norm.mean[0]);
+	assert_true(a->norm.std[0] == b->norm.std[0]);
 	assert_int_equal(a->n_val, 50);
 	assert_int_equal(b->n_val, 50);
 	assert_memory_equal(a->val_index, b->val_index, 50 * sizeof *a->val_index);

@@ -294,7 +294,8 @@ static void test_parts_share_normalisation(void **state)
 	struct trainer *part = make(&c);
 
 	assert_int_equal(part->n_train, 30);
-	assert_true(part->mean == whole->mean && part->std == whole->std);
+	assert_true(part->norm.mean[0] == whole->norm.mean[0] &&
+	            part->norm.std[0] == whole->norm.std[0]);
 	trainer_free(part);
 	trainer_free(whole);
 	config_close(&c);
@@ -434,6 +435,13 @@ static void test_state_of_a_peer(void **state)
 		p[all - 1] = -1;
 		if (kind == 1) /* nothing squared is negative */
 			assert_int_equal(trainer_adopt_state(b, p, &s, &e), ERR_INVALID);
+		if (kind == 1) { /* a momentum that the second moment does not cover */
+			float was = p[all - 1 - n];
+			p[all - 1] = 0;
+			p[all - 1 - n] = 1e-3f;
+			assert_int_equal(trainer_adopt_state(b, p, &s, &e), ERR_INVALID);
+			p[all - 1 - n] = was;
+		}
 		p[all - 1] = keep;
 		run_steps(b, 1);
 		run_steps(same, 1);

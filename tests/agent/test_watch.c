@@ -96,6 +96,7 @@ static void say(struct played *p, const char *words)
 	"\"gate\":{\"mode\":\"significance\",\"change\":0.0436,\"delta\":0.15,\"lssr\":0.968,"     \
 	"\"local\":1000,\"last\":[{\"reason\":\"local\",\"steps\":3,\"saved\":3000},"              \
 	"{\"reason\":\"owed\",\"steps\":1,\"saved\":0}]},"                                         \
+	"\"guard\":{\"on\":true,\"consensus\":1.5,\"target\":2,\"interval\":null},"              \
 	"\"distance\":{\"last\":2.5,\"consensus\":\"near\"},"                                      \
 	"\"exchanges\":{\"begun\":4,\"taken\":5,\"bytes_sent\":1500000,\"bytes_received\":7}}"
 
@@ -340,13 +341,14 @@ static void test_log(void **state)
 	        "time\tname\tstate\tphase\treason\tstep\tsamples\tclock\ttotal\tloss\tlr\t"
 	        "samples_per_s\taccuracy\taccuracy_step\tlocal_accuracy\tmerged_accuracy\tpeers\t"
 	        "change\tdelta\tlssr\tlocal_steps\tdistance\tconsensus\tbegun\ttaken\tbytes_sent\t"
-	        "bytes_received\tnet_bytes_sent\tsaved_bytes\n");
+	        "bytes_received\tnet_bytes_sent\tsaved_bytes\tguard_consensus\tguard_target\t"
+	        "guard_interval\n");
 	out.len = 0;
 	assert_int_equal(top_log_line(&out, &p->w, 1794850414.777), 0);
 	assert_string_equal(out.data,
 	        "1794850414.777\theron\tup\ttraining\tlocal\t1410\t90240\t60000\t120000\t0.25\t-\t-"
 	        "\t0.836\t1400\t-\t-\t3\t0.0436\t0.15\t0.968\t1000\t2.5\t-\t4\t5\t1500000\t7"
-	        "\t500000\t1000000\n");
+	        "\t500000\t1000000\t1.5\t2\t-\n");
 	buf_close(&out);
 }
 

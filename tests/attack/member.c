@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 
 #define AGAIN_MS 250 /* after a session that did not come about */
+#define TELL_MS 1000
 #define SIEGES_MAX 64
 
 /* ---- threads */
@@ -30,6 +31,14 @@ static void *run_thread(void *arg)
 	struct thread *t = arg;
 	t->run(&t->siege);
 	return NULL;
+}
+
+static long sum(struct thread *all, int n)
+{
+	long done = 0;
+	for (int i = 0; i < n; i++)
+		done += all[i].siege.done;
+	return done;
 }
 
 long besiege(struct attack *k, int each, void (*run)(struct siege *s))
@@ -54,10 +63,14 @@ long besiege(struct attack *k, int each, void (*run)(struct siege *s))
 			break;
 		n++;
 	}
-	for (int i = 0; i < n; i++) {
-		pthread_join(all[i].id, NULL);
-		done += all[i].siege.done;
+	while (n == victims * each && now_ms() < all[0].siege.end_ms) {
+		poll(NULL, 0, TELL_MS);
+		printf("# so far %ld\n", sum(all, n));
+		fflush(stdout);
 	}
+	for (int i = 0; i < n; i++)
+		pthread_join(all[i].id, NULL);
+	done = sum(all, n);
 	free(all);
 	return n == victims * each ? done : -1;
 }

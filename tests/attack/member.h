@@ -7,6 +7,8 @@
 
 #include "tests/attack/attack.h"
 
+#include <stdatomic.h>
+
 #define MEMBER_KNOWN 16
 
 struct member {
@@ -33,12 +35,12 @@ struct siege {
 	struct sockaddr_in target;
 	unsigned thread;
 	long long end_ms;
-	long done; /* what the attack counts */
+	atomic_long done; /* what the attack counts */
 };
 
 /* `SECONDS PORT…` follow the usual arguments: the attack is made on all agents, on `each` threads
  * for each of them, the i-th as attacker i; returns the sum of what they have done, -1 for bad
- * arguments. */
+ * arguments. Each second a line says how much that is so far. */
 long besiege(struct attack *k, int each, void (*run)(struct siege *s));
 
 /* Becomes a member, or waits a moment and fails. The record is the caller's to fill in before:

@@ -24,6 +24,7 @@
 #define CLIENTS_MAX 32 /* senders of datagrams to one agent */
 #define LOSSES 8       /* enough that two diallers lose four each */
 #define FLIP_EVERY_MS 3000
+#define TELL_MS 1000
 #define FLIP_AT 20000 /* of a bulk connection's bytes: within its first chunk */
 
 struct path {
@@ -224,6 +225,15 @@ int attack_path(struct attack *k)
 			return -1;
 		}
 	}
+	while (now_ms() < paths[0].end_ms) {
+		poll(NULL, 0, TELL_MS);
+		harmed = 0;
+		for (int i = 0; i < n; i++)
+			harmed += atomic_load(&paths[i].harmed);
+		printf("# so far %d\n", harmed);
+		fflush(stdout);
+	}
+	harmed = 0;
 	for (int i = 0; i < n; i++) {
 		pthread_join(paths[i].streams, NULL);
 		pthread_join(paths[i].datagrams, NULL);

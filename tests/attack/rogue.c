@@ -152,20 +152,42 @@ static float poisoned(enum poison kind, float x, struct rng *r, size_t i)
 }
 
 /* The transfer borrows it, so it is kept for many transfers. */
+static const void *keep(uint8_t *bad)
+{
+	static uint8_t *kept[64];
+	static size_t n_kept;
+	free(kept[n_kept % 64]);
+	kept[n_kept++ % 64] = bad;
+	return bad;
+}
+
+/* In records of a lattice there is no number to spoil: sums and parameters that are any bytes. */
+static const void *spoil_records(enum convert_format format, size_t n)
+{
+	const size_t bytes = convert_bytes(format, n);
+	struct rng r;
+	uint8_t *bad = malloc(bytes);
+	if (!bad)
+		exit(1);
+	rng_seed(&r, 1, n);
+	for (size_t i = 0; i < bytes; i++)
+		bad[i] = (uint8_t)rng_u64(&r);
+	return keep(bad);
+}
+
 static const void *spoil(enum poison kind, enum convert_format format, const void *sent, size_t n)
 {
 	static struct rng r;
 	static float *first;
 	static size_t n_first;
-	static uint8_t *kept[64];
-	static size_t n_kept;
 	const struct convert *c = convert_best();
-	const size_t word = convert_word(format);
 	if (kind == HONEST || n == 0)
 		return sent;
+	if (format >= CONVERT_WORDS)
+		return spoil_records(format, n);
 	struct convert_sums sums = {0};
 	float *x = malloc(n * sizeof *x);
-	uint8_t *bad = malloc(n * word);
+	uint8_t *bad = malloc(convert_bytes(format, n));
 	if (!x || !bad)
 		exit(1);
 	c->take(format, x, sent, NULL, n, TAKE_WORDS, &sums);
@@ -181,9 +203,7 @@ static const void *spoil(enum poison kind, enum convert_format format, const voi
 		x[i] = kind == POISON_STALE ? first[i] : poisoned(kind, x[i], &r, i);
 	c->pack(format, bad, x, n);
 	free(x);
-	free(kept[n_kept % 64]);
-	kept[n_kept++ % 64] = bad;
-	return bad;
+	return keep(bad);
 }
 
 int __real_bulk_start(struct bulk **out, const struct bulk_config *c, struct err *e);

@@ -199,14 +199,17 @@ int session_shake(struct session *s, const struct attacker *a)
 		rc = put_hello(s, a, true);
 	if (rc == 0)
 		rc = noise_split(&s->noise, send, receive, hash);
+	if (rc == 0) {
+		s->cipher = aead_by_id(a->ciphers, cipher);
+		frame_exporter(s->exporter, send, receive, hash);
+	}
 	s->buf = malloc(room);
 	if (rc == 0 && !s->buf)
 		rc = ERR_NOMEM;
 	if (rc == 0)
-		rc = frame_writer_init(&s->writer, aead_by_id(a->ciphers, cipher), send, 0);
+		rc = frame_writer_init(&s->writer, s->cipher, send, 0);
 	if (rc == 0)
-		rc = frame_reader_init(
-		        &s->reader, aead_by_id(a->ciphers, cipher), receive, 0, s->buf, room);
+		rc = frame_reader_init(&s->reader, s->cipher, receive, 0, s->buf, room);
 	return rc;
 }
 
@@ -230,6 +233,36 @@ int session_send_bytes(struct session *s, enum frame_type type, const uint8_t *b
 	size_t n;
 	int rc = frame_seal(&s->writer, type, bytes, len, out, &n);
 	return rc == 0 ? put(s, out, n) : rc;
+}
+
+int session_bulk(struct session *s, const struct attacker *a, unsigned from, uint64_t exchange)
+{
+	struct frame_bulk_use use = {exchange, ++s->bulk_attempts, true};
+	struct wire_message m = {.kind = WIRE_BULK_OPEN};
+	struct frame_writer writer;
+	struct frame_bulk bulk;
+	uint8_t out[OPENING_HEADER_BYTES + OPENING_BYTES_MAX + FRAME_OVERHEAD_MAX];
+	size_t n = 0, end = 0;
+	frame_bulk(&bulk, s->exporter, &use);
+	m.bulk.exchange = exchange;
+	m.bulk.attempt = use.attempt;
+	frame_session(m.bulk.session, s->exporter);
+	memcpy(m.bulk.token, bulk.token, sizeof m.bulk.token);
+	int rc = wire_encode(&m, out + OPENING_HEADER_BYTES, OPENING_BYTES_MAX, &n);
+	opening_header(out, OPENING_BULK, n);
+	n += OPENING_HEADER_BYTES;
+	if (rc == 0)
+		rc = frame_writer_init(&writer, s->cipher, bulk.from_dialler, 0);
+	if (rc != 0)
+		return -1;
+	rc = frame_seal(&writer, FRAME_END, NULL, 0, out + n, &end);
+	frame_writer_close(&writer);
+	int fd = rc == 0 ? dial_from(from, &a->target) : -1;
+	if (fd >= 0 && send(fd, out, n + end, MSG_NOSIGNAL) == (ssize_t)(n + end))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
 }
 
 int session_send(struct session *s, const struct wire_message *m)

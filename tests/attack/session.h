@@ -42,6 +42,9 @@ struct session {
 	uint8_t first[OPENING_HEADER_BYTES + OPENING_BYTES_MAX];
 	size_t first_len; /* the first message, as it was sent */
 	struct peer_id peer;
+	const struct aead *cipher; /* of the agent's choice */
+	uint8_t exporter[FRAME_SECRET_BYTES];
+	uint64_t bulk_attempts;
 };
 
 long long now_ms(void);
@@ -61,6 +64,10 @@ int session_send_bytes(struct session *s, enum frame_type type, const uint8_t *b
 /* The next message that the agent sends. */
 int session_read(struct session *s, struct wire_message *m);
 void session_close(struct session *s);
+
+/* A bulk connection for the exchange or FETCH of that number, whose own direction is at its end;
+ * the caller closes it. -1: it could not be made. */
+int session_bulk(struct session *s, const struct attacker *a, unsigned from, uint64_t exchange);
 
 /* Nothing more is sent. */
 void session_shut(struct session *s);

@@ -128,10 +128,16 @@ class Flock:
         self.folder = self.holder.name
         self.key = os.path.join(self.folder, "flock.key")
         self.meeting = None
-        made = subprocess.run([self.dunlin, "keygen", "--out", self.key], capture_output=True,
-                              text=True, env=clean_env())
-        if made.returncode != 0:
-            raise Failed("dunlin keygen: " + (made.stderr.strip().splitlines() or ["failed"])[-1])
+        self.run("keygen", "--out", self.key)
+
+    def run(self, *command):
+        """What that subcommand prints."""
+        done = subprocess.run([self.dunlin, *map(str, command)], capture_output=True, text=True,
+                              env=clean_env())
+        if done.returncode != 0:
+            raise Failed(f"dunlin {command[0]}: "
+                         + (done.stderr.strip().splitlines() or ["failed"])[-1])
+        return done.stdout
 
     def __enter__(self):
         return self
@@ -147,9 +153,9 @@ class Flock:
         self.agents.append(a)
         return a
 
-    def meet(self, before=(), listen="127.0.0.1:0"):
+    def meet(self, *arguments, before=(), listen="127.0.0.1:0"):
         """Where agents find each other; returns the arguments that tell them."""
-        a = self.start("meeting", "--no-train", before=before, listen=listen)
+        a = self.start("meeting", "--no-train", *arguments, before=before, listen=listen)
         self.meeting = a.status()["listen"]
         return ["--seed", self.meeting]
 

@@ -64,7 +64,8 @@ def stall_with_peers(options, links):
             return flock.start(name, *meeting, *MLP, "--gate", "always",
                                listen=links.address(name) + ":0",
                                before=[*links.at(name), *on_core(core)])
-        meeting = flock.meet(links.at("meeting"), links.address("meeting") + ":0")
+        meeting = flock.meet(before=links.at("meeting"),
+                             listen=links.address("meeting") + ":0")
         stopped, cut, drips = (start(name, 1) for name in ("stopped", "cut", "drips"))
         good = start("good", 0)
         good.wait_for(lambda s: s["partners"]["candidates"] == 3 and s["exchanges"]["begun"] > 3,

@@ -17,6 +17,7 @@
  * since an agent does this before the transfer; the time of the snapshot is printed as well. Every
  * result is compared with a formula; the first error ends the program with a message on stderr. */
 #include "net/bulk/bulk.h"
+#include "net/bulk/lattice.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -156,6 +157,28 @@ static float as_sent(int format, float x)
 	return x;
 }
 
+/* In the lattices D of all parameters is under √2: x and y are a quarter apart, and noise. */
+static int8_t scales[SCALES_MAX];
+
+static struct lattice lattice_of(const struct peer *p, int format)
+{
+	memset(scales, 1, sizeof scales);
+	return (struct lattice){.bits = convert_rows[format].bits,
+	        .count = p->count,
+	        .shift = scales_shift(p->count),
+	        .scale = scales};
+}
+
+/* y − x as it is sent. */
+static float difference(const struct peer *p, int format, float x, float y)
+{
+	if (format < (int)CONVERT_WORDS)
+		return as_sent(format, y) - as_sent(format, x);
+	struct lattice l = lattice_of(p, format);
+	float step = lattice_step(&l, 0);
+	return step * (rintf(y / step) - rintf(x / step));
+}
+
 static void fill(struct peer *p)
 {
 	for (size_t i = 0; i < p->count; i++)
@@ -166,7 +189,7 @@ static void check(const struct peer *p, int format)
 {
 	for (size_t i = 0; i < p->count; i += 1 + p->count / 1000) {
 		float x = value(p->id, i), y = value(!p->id, i);
-		float want = x + BETA * (as_sent(format, y) - as_sent(format, x));
+		float want = x + BETA * difference(p, format, x, y);
 		if (fabsf(p->x[i] - want) > 1e-6f) {
 			fprintf(stderr, "net_exchange: parameter %zu is %g, not %g\n", i,
 			        (double)p->x[i], (double)want);
@@ -195,6 +218,7 @@ static void on_done(void *arg, const struct bulk_result *r)
 static void transfer(struct peer *p, const struct order *o, int fd)
 {
 	static const uint8_t exporter[FRAME_SECRET_BYTES] = {4, 2};
+	bool packed = o->format >= (int)CONVERT_WORDS;
 	struct frame_bulk keys;
 	struct bulk *b;
 	struct err e;
@@ -208,7 +232,9 @@ static void transfer(struct peer *p, const struct order *o, int fd)
 	        .format = (enum convert_format)o->format,
 	        .send = p->words,
 	        .send_count = p->count,
-	        .staging = p->staging,
+	        .staging = packed ? NULL : p->staging,
+	        .packed = packed ? (uint8_t *)p->staging : NULL,
+	        .scales = scales,
 	        .receive_count = p->count,
 	        .ours = p->words,
 	        .difference = true,
@@ -231,11 +257,34 @@ static void transfer(struct peer *p, const struct order *o, int fd)
 /* An agent's snapshot comes rounded; here that is a part of what the exchange costs. */
 static void round_words(struct peer *p, const struct order *o)
 {
+	if (o->format >= (int)CONVERT_WORDS) {
+		const struct lattice l = lattice_of(p, o->format);
+		p->words = p->rounded;
+		must(lattice_pack(&l, p->rounded, p->x, 0, p->count, NULL), "numbers");
+		return;
+	}
 	p->words = (uint8_t *)p->snapshot;
 	if (o->format == CONVERT_FP32)
 		return;
 	convert_best()->pack((enum convert_format)o->format, p->rounded, p->snapshot, p->count);
 	p->words = p->rounded;
+}
+
+#define PIECE 16384 /* parameters, that stay in a cache */
+
+static void apply(struct peer *p, int format)
+{
+	static float d[PIECE];
+	if (format < (int)CONVERT_WORDS) {
+		convert_best()->add(p->x, p->staging, BETA, p->count);
+		return;
+	}
+	const struct lattice l = lattice_of(p, format);
+	for (size_t at = 0, n; at < p->count; at += n) {
+		n = p->count - at < PIECE ? p->count - at : PIECE;
+		lattice_unpack(&l, d, (const uint8_t *)p->staging, at, n);
+		convert_best()->add(p->x + at, d, BETA, n);
+	}
 }
 
 static void exchange(struct peer *p, const struct order *o, struct stamps *s)
@@ -250,7 +299,7 @@ static void exchange(struct peer *p, const struct order *o, struct stamps *s)
 	s->begin_ns = uv_hrtime();
 	round_words(p, o);
 	transfer(p, o, fd);
-	convert_best()->add(p->x, p->staging, BETA, p->count);
+	apply(p, o->format);
 	s->end_ns = uv_hrtime();
 	s->cpu_s = cpu_s() - cpu;
 	check(p, o->format);
@@ -272,7 +321,7 @@ static void send_plain(void *arg)
 
 static void plain(struct peer *p, const struct order *o, struct stamps *s)
 {
-	size_t len = p->count * convert_word((enum convert_format)o->format);
+	size_t len = convert_bytes((enum convert_format)o->format, p->count);
 	int fd = connection(p);
 	struct pipe_end out = {fd, (char *)p->snapshot, len};
 	uv_thread_t sender;
@@ -492,7 +541,10 @@ static bool parse(char *line, struct order *o, const int cipher[2])
 	char work[16], format[16] = "", kind[16] = "fast";
 	if (sscanf(line, "%15s %15s %15s", work, format, kind) < 2)
 		return false;
-	o->format = strcmp(format, "bf16") ? CONVERT_FP32 : CONVERT_BF16;
+	o->format = CONVERT_FP32;
+	for (int i = 0; i < CONVERT_FORMATS; i++)
+		if (!strcmp(format, convert_rows[i].name))
+			o->format = i;
 	o->aead = cipher[!strcmp(kind, "sodium")];
 	if (!strcmp(work, "exchange"))
 		o->work = WORK_EXCHANGE;

@@ -22,8 +22,11 @@ declare -A files=(
 	[frame]="net/codec/frame.c"
 	[gossip]="gossip/membership/*.c"
 	[idx]="model/data/idx.c"
+	[lattice]="net/bulk/lattice*.c gossip/exchange/scales.c"
 	[noise]="net/crypto/noise*.c"
+	[npy]="model/data/npy.c"
 	[safetensors]="model/io/safetensors.c model/io/safetensors_scan.c"
+	[scenario]="agent/simulate/scenario.c"
 	[transport]="net/transport/*.c net/codec/*.c"
 	[wire]="net/codec/wire*.c"
 )

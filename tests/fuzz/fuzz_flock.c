@@ -757,7 +757,7 @@ static void configure(struct input *in)
 	uint8_t b = take(in), g = take(in), r = take(in);
 	l.c = (struct flock_config){.learner = b < 0xf8,
 	        .alone = b & 1,
-	        .manifest = {1, 2, 3, COUNT, TOTAL, 1, (g >> 3) % EXCHANGE_MODES, 3},
+	        .manifest = {1, 2, 3, COUNT, TOTAL, 1, (g >> 3) % EXCHANGE_MODES, 3, 0},
 	        .n_groups = GROUPS,
 	        .optimizer = 1,
 	        .vectors = VECTORS,
@@ -777,10 +777,14 @@ static void configure(struct input *in)
 	        .leave_ms = 20000,
 	        .seed = r,
 	        .wire_seed = r};
+	l.c.guard = b & 16;
+	l.c.momentum = 0.9;
+	l.c.lr_peak = 0.1;
 	l.c.gate = (struct gate_config){.mode = (enum gate_mode)(g % GATE_MODES),
-	        .every = 2,
+	        .every_samples = 64,
 	        .warm = 2,
 	        .smooth = 0.16,
+	        .slow = 0.02,
 	        .delta = 0.1,
 	        .chance = 0.5,
 	        .exchanges_per_s = 5,
@@ -788,6 +792,7 @@ static void configure(struct input *in)
 	        .cap_bytes_per_s = b & 16 ? 2000 : 0,
 	        .silence_ms = 5000,
 	        .exchange_bytes = 4 * COUNT,
+	        .step_samples = 32,
 	        .seed = r};
 	l.c.membership = (struct gossip_config){.profile = gossip_lan,
 	        .self = id_of(0),

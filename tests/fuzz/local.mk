@@ -16,8 +16,11 @@ FUZZ_TARGETS = \
 	tests/fuzz/fuzz_frame \
 	tests/fuzz/fuzz_gossip \
 	tests/fuzz/fuzz_idx \
+	tests/fuzz/fuzz_lattice \
 	tests/fuzz/fuzz_noise \
+	tests/fuzz/fuzz_npy \
 	tests/fuzz/fuzz_safetensors \
+	tests/fuzz/fuzz_scenario \
 	tests/fuzz/fuzz_transport \
 	tests/fuzz/fuzz_wire
 
@@ -38,8 +41,11 @@ tests_fuzz_fuzz_exchange_LDADD = libgossip.a libbase.a $(FUZZ_MAIN)
 tests_fuzz_fuzz_flock_LDADD = libgossip.a libbase.a $(FUZZ_MAIN) -lm
 tests_fuzz_fuzz_gossip_LDADD = libgossip.a libbase.a $(FUZZ_MAIN)
 tests_fuzz_fuzz_idx_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_lattice_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
 tests_fuzz_fuzz_noise_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
+tests_fuzz_fuzz_npy_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_safetensors_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_scenario_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_datagram_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
 tests_fuzz_fuzz_frame_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
 tests_fuzz_fuzz_transport_SOURCES = tests/fuzz/fuzz_transport.c tests/fuzz/fake_uv.c \

@@ -12,15 +12,14 @@ if [ ${#targets[@]} = 0 ]; then
 	exit 0
 fi
 echo "1..${#targets[@]}"
-i=0
-for target in "${targets[@]}"; do
-	i=$((i + 1))
-	name=${target##*/fuzz_}
-	seeds=$srcdir/tests/fuzz/corpus/$name
-	files=("$seeds"/*)
-	dict=$srcdir/tests/fuzz/fuzz_$name.dict
-	found=$builddir/fuzz-$name
-	log=$(mktemp)
+
+# run_one NUMBER TARGET: its TAP lines are in $work/NUMBER.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+run_one() {
+	local i=$1 target=$2 name=${2##*/fuzz_} rc runs args
+	local seeds=$srcdir/tests/fuzz/corpus/$name dict=$srcdir/tests/fuzz/fuzz_$name.dict
+	local files=("$seeds"/*) found=$builddir/fuzz-$name log=$work/$i.log
 	if [ ! -e "${files[0]}" ]; then
 		echo "$seeds has no seeds" >"$log"
 		false
@@ -40,6 +39,13 @@ for target in "${targets[@]}"; do
 	else
 		echo "not ok $i - $name (exit $rc)"
 		sed 's/^/# /' "$log"
-	fi
-	rm -f "$log"
+	fi >"$work/$i"
+}
+
+# As many at a time as there are cores.
+for ((i = 1; i <= ${#targets[@]}; i++)); do
+	run_one "$i" "${targets[i - 1]}" &
+	while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
 done
+wait
+for ((i = 1; i <= ${#targets[@]}; i++)); do cat "$work/$i"; done

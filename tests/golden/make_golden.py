@@ -8,7 +8,8 @@ engine's rounding. Parameters and batches are not stored: both sides make them b
 formula, `uniform` below. tests/model/test_golden.c reads the files and needs no Python.
 
 A file NAME.safetensors holds, for one model (metadata "model": its canonical JSON),
-    logits, loss, grad.PARAMETER          of the first batch
+    logits, loss, grad.PARAMETER          of the first batch; logits as in an evaluation, whose loss
+                                          is eval_loss where it is another
     RUN.settings, RUN.lr, RUN.losses      of each optimiser run; settings in the order of SETTINGS
     RUN.param.PARAMETER                   after its last step
 where a network too large to store whole (metadata "values": "sampled") has for each gradient and
@@ -31,6 +32,7 @@ import torch.nn.functional as F
 STEPS = 20
 SAMPLES = 16
 KINK_DISTANCE = 2e-6
+NORM = {"eps": 2**-16, "momentum": 0.125}  # numbers that every printf writes alike
 SETTINGS = ("adamw", "momentum", "nesterov", "weight_decay", "beta1", "beta2", "eps", "clip")
 
 
@@ -81,12 +83,15 @@ KINDS = {
     "dense": ("dense", {"units": None, "bias": True}),
     "conv2d": ("conv", {"units": None, "kernel": 3, "stride": 1, "pad": 0, "bias": True}),
     "relu": ("relu", {}),
-    "gelu": ("gelu", {}),
+    "gelu": ("gelu", {"tanh": False}),
+    "layer_norm": ("lnorm", {"eps": 1e-5}),
     "max_pool": ("pool", {"kernel": 2, "stride": 0, "pad": 0}),
     "avg_pool": ("avgpool", {"kernel": 2, "stride": 0, "pad": 0}),
     "global_pool": ("gpool", {}),
     "flatten": ("flatten", {}),
     "add": ("add", {}),
+    "batch_norm": ("norm", {"eps": 1e-5, "momentum": 0.1}),
+    "shortcut": ("short", {"units": None, "stride": 1}),
 }
 
 
@@ -100,7 +105,8 @@ def make_model(shape, classes, *layers):
         name = given.get("name", f"{short}{count[kind]}")
         full = {"type": kind, "name": name, "from": given.get("from", [before])}
         for key, default in fields.items():
-            full[key] = given.get(key, default)
+            if key != "tanh" or given.get(key):  # printed only where it is set
+                full[key] = given.get(key, default)
         if full.get("stride") == 0:
             full["stride"] = full["kernel"]
         out.append(full)
@@ -108,7 +114,7 @@ def make_model(shape, classes, *layers):
     return {"input": shape, "classes": classes, "layers": out}
 
 
-def run_layer(layer, x, p):
+def run_layer(layer, x, p, training):
     kind, name = layer["type"], layer["name"]
     w, b = p.get(name + ".weight"), p.get(name + ".bias")
     if kind == "dense":
@@ -119,6 +125,17 @@ def run_layer(layer, x, p):
         return F.max_pool2d(x[0], layer["kernel"], layer["stride"], layer["pad"])
     if kind == "avg_pool":
         return F.avg_pool2d(x[0], layer["kernel"], layer["stride"], layer["pad"])
+    if kind == "batch_norm":
+        return F.batch_norm(x[0], p[name + ".running_mean"], p[name + ".running_var"], w, b,
+                            training=training, momentum=layer["momentum"], eps=layer["eps"])
+    if kind == "layer_norm":
+        last = x[0].movedim(1, -1)
+        return F.layer_norm(last, last.shape[-1:], w, b, layer["eps"]).movedim(-1, 1)
+    if kind == "gelu" and layer.get("tanh"):
+        return F.gelu(x[0], approximate="tanh")
+    if kind == "shortcut":
+        y = x[0][:, :, ::layer["stride"], ::layer["stride"]]
+        return F.pad(y, (0, 0, 0, 0, 0, layer["units"] - y.shape[1]))
     return {"relu": F.relu, "gelu": F.gelu, "flatten": lambda v: v.flatten(1),
             "global_pool": lambda v: v.mean((2, 3)), "add": lambda v: v + x[1]}[kind](x[0])
 
@@ -136,14 +153,14 @@ def kink_distance(layer, x):
     return float((top[:, 0] - top[:, 1]).min() / x.abs().max())
 
 
-def forward(model, p, x):
+def forward(model, p, x, training=True):
     """The logits, and the distance of the nearest kink."""
     x = torch.tensor(x, dtype=torch.float64)
     outputs, near = {"input": x.permute(0, 3, 1, 2) if x.dim() == 4 else x}, 1.0
     for layer in model["layers"]:
         source = [outputs[f] for f in layer["from"]]
         near = min(near, kink_distance(layer, source[0].detach()))
-        outputs[layer["name"]] = run_layer(layer, source, p)
+        outputs[layer["name"]] = run_layer(layer, source, p, training)
     return outputs[model["layers"][-1]["name"]], near
 
 
@@ -165,9 +182,21 @@ def make_params(model):
                 values = uniform(int(np.prod(s)), len(p), bound).reshape(s)
                 p[layer["name"] + suffix] = torch.tensor(
                     values, dtype=torch.float64).requires_grad_()
+        if layer["type"] in ("batch_norm", "layer_norm"):
+            channels = source[0].shape[1]
+            for suffix in (".weight", ".bias"):
+                values = uniform(channels, len(p), 2)
+                p[layer["name"] + suffix] = torch.tensor(
+                    values, dtype=torch.float64).requires_grad_()
+            running = (".running_mean", ".running_var")
+            for suffix in running if layer["type"] == "batch_norm" else ():
+                values = uniform(channels, len(p), 2)
+                if suffix == ".running_var":
+                    values = np.abs(values)
+                p[layer["name"] + suffix] = torch.tensor(values, dtype=torch.float64)
         with torch.no_grad():
             outputs[layer["name"]] = run_layer(
-                layer, source, {k: v.float() for k, v in p.items()})
+                layer, source, {k: v.float() for k, v in p.items()}, False)
     return p
 
 
@@ -191,8 +220,9 @@ RUNS = {
 
 
 def make_optimizer(p, c):
-    groups = [{"params": [v for v in p.values() if v.dim() > 1]},
-              {"params": [v for v in p.values() if v.dim() == 1], "weight_decay": 0.0}]
+    trained = [v for v in p.values() if v.requires_grad]
+    groups = [{"params": [v for v in trained if v.dim() > 1]},
+              {"params": [v for v in trained if v.dim() == 1], "weight_decay": 0.0}]
     if c.get("adamw"):
         return torch.optim.AdamW(groups, lr=c["lr"], betas=(c["beta1"], c["beta2"]), eps=c["eps"],
                                  weight_decay=c["weight_decay"])
@@ -222,7 +252,8 @@ def train(model, c, batch, seed, kinks_matter):
         loss = F.cross_entropy(logits, torch.tensor(labels))
         loss.backward()
         if c.get("clip"):
-            clipped += float(torch.nn.utils.clip_grad_norm_(p.values(), c["clip"])) > c["clip"]
+            clipped += float(torch.nn.utils.clip_grad_norm_(
+                [v for v in p.values() if v.requires_grad], c["clip"])) > c["clip"]
         losses.append(float(loss))
         rates.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
@@ -244,15 +275,20 @@ def stored(t, sampled):
 def make_values(model, runs, sampled, batch, seed):
     p = make_params(model)
     x, labels = make_batch(model, batch, seed, 0)
+    eval_logits, _ = forward(model, p, x, training=False)
+    eval_loss = F.cross_entropy(eval_logits, torch.tensor(labels))
     logits, near = forward(model, p, x)
     if near < KINK_DISTANCE:
         raise NearKink
     loss = F.cross_entropy(logits, torch.tensor(labels))
     loss.backward()
-    out = {"logits": stored(logits, False), "loss": np.array([float(loss)])}
-    for key, v in p.items():
+    out = {"logits": stored(eval_logits, False), "loss": np.array([float(loss)])}
+    if float(eval_loss.detach()) != float(loss.detach()):
+        out["eval_loss"] = np.array([float(eval_loss)])
+    trained = {k: v for k, v in p.items() if v.requires_grad}
+    for key, v in trained.items():
         out["grad." + key] = stored(v.grad, sampled)
-    norm = float(torch.cat([v.grad.flatten() for v in p.values()]).norm())
+    norm = float(torch.cat([v.grad.flatten() for v in trained.values()]).norm())
     for run in runs:
         c = dict(RUNS[run])
         if sampled:
@@ -332,6 +368,17 @@ def main():
             conv(4, pad=1, name="branch"), ("add", {"from": ["a", "branch"]}), "relu",
             ("avg_pool", {}), "flatten", dense(8), "relu", dense(3)),
     }
+    small["norms"] = make_model(
+        [6, 5, 3], 3, conv(4, pad=1, bias=False), ("batch_norm", NORM),
+        ("relu", {"name": "a"}),
+        ("shortcut", {"units": 6, "stride": 2, "name": "s"}),
+        conv(6, stride=2, pad=1, bias=False, **{"from": ["a"]}),
+        ("batch_norm", {"eps": 2**-10, "momentum": 0.25, "name": "b"}), ("add", {"from": ["s", "b"]}),
+        "relu", "global_pool", ("batch_norm", NORM), dense(3))
+    small["layer_norms"] = make_model(
+        [4, 5, 3], 3, ("layer_norm", {"eps": 2**-16}), conv(6, pad=1), ("gelu", {"tanh": True}),
+        ("layer_norm", {"eps": 2**-10}), "global_pool", dense(20), ("gelu", {"tanh": True}),
+        ("layer_norm", {"eps": 2**-16}), dense(3))
     for name, model in small.items():
         make_file(folder, name, model, whole, False)
     make_file(folder, "mlp", make_model(

@@ -91,7 +91,7 @@ static inline void bed_train(struct bed *b, int steps, double each)
 }
 
 /* Membership hears a peer's record, which refutes that it is suspected: nobody answers probes. */
-static inline void bed_record(struct bed *b, int i, uint64_t samples, float loss)
+static inline void bed_word(struct bed *b, int i, uint64_t samples, float loss, bool left)
 {
 	static uint64_t version;
 	struct gossip_message m = {.kind = MESSAGE_SYNC, .n_updates = 1};
@@ -105,6 +105,7 @@ static inline void bed_record(struct bed *b, int i, uint64_t samples, float loss
 	        .nonce = (uint64_t)i + 1,
 	        .incarnation = version,
 	        .version = version,
+	        .left = left,
 	        .dialable = true,
 	        .addrs = {1, {{.family = 4, .ip = {127, 0, 0, 1}, .port = (uint16_t)(1000 + i)}}},
 	        .protocol_min = 1,
@@ -118,6 +119,11 @@ static inline void bed_record(struct bed *b, int i, uint64_t samples, float loss
 	e.membership.received.channel = CHANNEL_STREAM;
 	e.membership.received.message = &m;
 	bed_step(b, e);
+}
+
+static inline void bed_record(struct bed *b, int i, uint64_t samples, float loss)
+{
+	bed_word(b, i, samples, loss, false);
 }
 
 static inline void bed_hear(struct bed *b, int from, const struct exchange_message *m)
@@ -197,11 +203,13 @@ static inline struct flock_config bed_config(void)
 	        .seed = 1,
 	        .wire_seed = 2};
 	c.gate = (struct gate_config){.mode = GATE_EVERY,
-	        .every = 1000000,
+	        .every_samples = 32000000,
 	        .warm = 25,
 	        .smooth = 0.16,
-	        .delta = 0.1,
-	        .exchange_bytes = 4 * BED_COUNT};
+	        .slow = 0.02,
+	        .delta = 0.35,
+	        .exchange_bytes = 4 * BED_COUNT,
+	        .step_samples = 32};
 	c.membership = (struct gossip_config){.profile = gossip_lan,
 	        .self = bed_id(0),
 	        .generation = 1,

@@ -9,10 +9,11 @@
 #include <math.h>
 
 #define KB UINT64_C(1000)
+#define BATCH 32
 
 struct fixture {
 	struct gate *g;
-	uint64_t now, step;
+	uint64_t now, samples;
 };
 
 static inline struct gate_config defaults(enum gate_mode mode)
@@ -20,18 +21,20 @@ static inline struct gate_config defaults(enum gate_mode mode)
 	return (struct gate_config){.mode = mode,
 	        .delta = 0.1,
 	        .smooth = 0.16,
+	        .slow = 0.02,
 	        .warm = 0,
-	        .every = 10,
+	        .every_samples = 10 * BATCH,
 	        .chance = 0.25,
 	        .incoming_share = 0.5,
 	        .exchange_bytes = 100 * KB,
+	        .step_samples = BATCH,
 	        .seed = 7};
 }
 
 static inline void begin(struct fixture *f, struct gate_config c)
 {
 	struct err e;
-	*f = (struct fixture){.g = malloc(gate_size()), .now = 1000000, .step = 500};
+	*f = (struct fixture){.g = malloc(gate_size()), .now = 1000000, .samples = 500 * BATCH};
 	memset(f->g, 0xa5, gate_size());
 	assert_int_equal(gate_init(f->g, &c, f->now, &e), 0);
 }
@@ -45,8 +48,9 @@ static inline void end(struct fixture *f)
 static inline struct gate_decision step(struct fixture *f, uint64_t ms, uint64_t k, double norm2)
 {
 	f->now += ms;
-	f->step += k;
-	struct gate_step s = {f->step, f->now, norm2, norm2};
+	f->samples += k * BATCH;
+	struct gate_step s = {
+	        .samples = f->samples, .now_ms = f->now, .norm2 = norm2, .layer_norms = norm2};
 	return gate_step(f->g, &s);
 }
 

@@ -46,6 +46,51 @@ static void test_pair_whole(void **unused)
 	}
 }
 
+/* Partners tell each other an estimate; whether the partner was chosen because it is far is for
+ * the one to say who chose. */
+static void test_words_for_the_guard(void **unused)
+{
+	(void)unused;
+	for (int i = 0; i < 8; i++) {
+		bool ours = i & 1, far = i & 2, theirs = i & 4;
+		struct fixture f;
+		struct exchange_terms t = terms(EXCHANGE_PAIR);
+		struct exchange_event e = {.kind = EXCHANGE_EVENT_MOVED};
+		struct exchange_message m = word(EXCHANGE_END);
+		begin(&f);
+		if (ours) {
+			step(&f, (struct exchange_event){.kind = EXCHANGE_EVENT_START,
+			                 .peer = f.peer,
+			                 .start = {.ours = &t, .deadline_ms = 8000, .far = far}});
+			f.number = f.a.send[0].message.exchange;
+			say(&f, EXCHANGE_ACCEPT);
+		} else {
+			struct exchange_message offer = word(EXCHANGE_OFFER);
+			f.number = offer.exchange = NUMBER;
+			hear(&f, offer);
+		}
+		bulk(&f, BULK_CAME);
+		event(&f, EXCHANGE_EVENT_SNAPSHOT);
+		e.moved.n = GROUPS;
+		e.moved.x2 = 3;
+		e.moved.lr = 0.5f;
+		step(&f, e);
+		struct exchange_word said = sent(&f, EXCHANGE_END)->end.word;
+		assert_true(said.x2 == 3 && said.lr == 0.5f);
+		assert_int_equal(said.far, ours && far);
+		m.end.word = (struct exchange_word){.x2 = 7, .lr = 0.25f, .far = theirs};
+		hear(&f, m);
+		say(&f, EXCHANGE_COMMIT);
+		event(&f, EXCHANGE_EVENT_APPLIED);
+		say(&f, EXCHANGE_ACK);
+		ended(&f, OUTCOME_EXCHANGED, true);
+		const struct exchange_word *heard = &f.a.result.word;
+		assert_true(heard->x2 == 7 && heard->lr == 0.25f);
+		assert_int_equal(heard->far, ours ? far : theirs);
+		end(&f);
+	}
+}
+
 /* Snapshot and connection are there when the time is up, and the timer has not been called yet: a
  * transfer without a deadline would be none that ends by itself. */
 static void test_move_at_the_deadline(void **unused)
@@ -128,6 +173,39 @@ static void test_one_way(void **unused)
 
 /* ---- offers and refusals */
 
+static void begin_scaled(struct fixture *f)
+{
+	struct exchange_config c = {.self = id(5),
+	        .manifest = like,
+	        .n_groups = GROUPS,
+	        .scaled = 4,
+	        .plain = 1,
+	        .seed = 1,
+	        .offer_ms = 3000,
+	        .hold_ms = EXCHANGE_HOLD_MS,
+	        .settle_ms = 15000};
+	begin(f);
+	c.manifest.formats = 7;
+	exchange_init(f->x, &c);
+}
+
+static void offer_with(struct fixture *f, struct exchange_terms t, struct exchange_terms ours)
+{
+	struct exchange_message m = {.kind = EXCHANGE_OFFER, .exchange = 99, .terms = t};
+	f->number = 99;
+	step(f, (struct exchange_event){.kind = EXCHANGE_EVENT_RECEIVED,
+	                .peer = f->peer,
+	                .received = {.message = &m, .ours = &ours, .deadline_ms = 9000}});
+}
+
+static void start_with(struct fixture *f, struct exchange_terms t)
+{
+	step(f, (struct exchange_event){.kind = EXCHANGE_EVENT_START,
+	                .peer = f->peer,
+	                .start = {.ours = &t, .deadline_ms = 8000}});
+	f->number = f->a.send[0].message.exchange;
+}
+
 static void test_accept_terms(void **unused)
 {
 	(void)unused;
@@ -155,6 +233,60 @@ static void test_accept_terms(void **unused)
 		hear(&f, m);
 		sent(&f, EXCHANGE_ABORT);
 		ended(&f, i == 4 ? OUTCOME_UNLIKE : OUTCOME_BAD, false);
+		end(&f);
+	}
+}
+
+/* A format that needs scales: both must have them, and as many; else the plain format is agreed on,
+ * and no scales are told. */
+static void test_scales_agreed(void **unused)
+{
+	(void)unused;
+	struct fixture f;
+	for (int i = 0; i < 5; i++) {
+		struct exchange_terms t = terms(EXCHANGE_PAIR), ours = t;
+		begin_scaled(&f);
+		t.manifest.formats = i == 3 ? 1 | 4 : 7; /* 3: the plain one is not common */
+		t.format = 2;
+		t.n_scales = 2;
+		t.scales[0] = 11;
+		ours.n_scales = i == 1 ? 0 : i == 2 ? 3 : 2;
+		ours.scales[1] = 12;
+		if (i == 3)
+			ours.n_scales = 0;
+		if (i == 4)
+			t.n_scales = ours.n_scales = 0;
+		offer_with(&f, t, ours);
+		const struct exchange_terms *got = &sent(&f, EXCHANGE_ACCEPT)->terms;
+		assert_true(f.a.snapshot);
+		assert_int_equal(got->format, i == 0 ? 2 : i == 3 ? 0 : 1);
+		assert_int_equal(f.a.format, got->format);
+		assert_int_equal(got->n_scales, i == 0 ? 2 : 0);
+		assert_true((f.a.scales != NULL) == (i == 0));
+		if (i == 0)
+			assert_true(f.a.scales[0] == 11 && got->scales[1] == 12);
+		end(&f);
+	}
+	/* The one who offers takes the plain format instead, but not other scales or formats. */
+	for (int i = 0; i < 6; i++) {
+		struct exchange_message m = word(EXCHANGE_ACCEPT);
+		struct exchange_terms t = terms(EXCHANGE_PAIR);
+		begin_scaled(&f);
+		t.manifest.formats = m.terms.manifest.formats = 7;
+		t.format = 2;
+		t.n_scales = 2;
+		start_with(&f, t);
+		m.terms.format = i == 0 ? 1 : i == 1 ? 0 : i == 2 ? 3 : 2;
+		m.terms.n_scales = i == 3 ? 2 : i == 4 ? 3 : 0;
+		m.terms.scales[1] = 9;
+		hear(&f, m);
+		bool good = i < 2 || i == 3;
+		assert_int_equal(state(&f), good ? EXCHANGE_PREPARING : EXCHANGE_IDLE);
+		if (good) {
+			assert_int_equal(f.a.format, m.terms.format);
+			assert_true((f.a.scales != NULL) == (i == 3));
+		} else
+			ended(&f, OUTCOME_BAD, false);
 		end(&f);
 	}
 }
@@ -439,10 +571,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_pair_whole),
+	        cmocka_unit_test(test_words_for_the_guard),
 	        cmocka_unit_test(test_move_at_the_deadline),
 	        cmocka_unit_test(test_pair_late),
 	        cmocka_unit_test(test_one_way),
 	        cmocka_unit_test(test_accept_terms),
+	        cmocka_unit_test(test_scales_agreed),
 	        cmocka_unit_test(test_refusals),
 	        cmocka_unit_test(test_crossing),
 	        cmocka_unit_test(test_connection),

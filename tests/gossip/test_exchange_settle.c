@@ -125,6 +125,7 @@ static void test_one_sided(void **unused)
 		}
 		ended(&f, OUTCOME_ONE_SIDED, applied);
 		assert_true(f.a.result.late && f.now == from + 15000);
+		assert_string_equal(f.a.result.words, "the peer did not come back");
 		assert_int_equal(asked, down ? 14 : 13);
 		/* Who comes back too late hears the truth. */
 		settle(&f, SETTLE_DOUBT);

@@ -81,7 +81,7 @@ static void test_consensus(void **unused)
 {
 	(void)unused;
 	enum { SEEDS = 200, K_MAX = 32 };
-	for (int format = 0; format < CONVERT_FORMATS; format++)
+	for (int format = 0; format < CONVERT_WORDS; format++)
 		for (int n = 4; n <= 16; n *= 2) {
 			double mean[K_MAX + 1] = {0}, worst = 0;
 			for (uint64_t seed = 1; seed <= SEEDS; seed++) {
@@ -113,7 +113,7 @@ static void test_consensus(void **unused)
 static void test_floor(void **unused)
 {
 	(void)unused;
-	for (int format = 0; format < CONVERT_FORMATS; format++) {
+	for (int format = 0; format < CONVERT_WORDS; format++) {
 		struct xsim_setup s = {.n = 8, .seed = 3, .format = (uint8_t)format};
 		struct xsim f;
 		double norm2 = 0, last, now;

@@ -26,15 +26,21 @@ static void pass(int seconds, uint64_t claim, double its_rate)
 	}
 }
 
-static void open_with(double rate_cap)
+static void open_for(double rate_cap, uint32_t members)
 {
 	struct flock_config c = bed_config();
+	c.membership.members_max = members;
 	c.rate_cap = rate_cap;
 	c.manifest.total = 1ull << 40;
 	bed_open(&b, &c);
 	bed_train_with(&b, 2);
 	pass(0, 0, 0);
 	pass(5, 0, 0);
+}
+
+static void open_with(double rate_cap)
+{
+	open_for(rate_cap, 64);
 }
 
 /* Of others. */
@@ -77,13 +83,16 @@ static void test_offer_is_capped(void **state)
 	bed_close(&b);
 }
 
-/* A hundred times as fast as the others: it loses nothing. */
+/* A hundred times as fast as three others, us among them: it loses nothing. */
 static void test_fast_peer_counts(void **state)
 {
 	(void)state;
 	open_with(0);
 	pass(0, 1000, 0);
-	pass(20, 0, 100 * OWN_RATE);
+	for (uint64_t i = 1; i <= 20; i++) {
+		bed_record(&b, 3, i * (uint64_t)OWN_RATE, 1);
+		pass(1, 0, 100 * OWN_RATE);
+	}
 	assert_int_equal(bed_view(&b).capped, 0);
 	assert_true(counted() >= (uint64_t)(19 * 100 * OWN_RATE));
 	bed_close(&b);
@@ -102,6 +111,84 @@ static void test_first_seconds_count(void **state)
 	bed_record(&b, 1, 640, 1);
 	bed_pass(&b, 100);
 	assert_int_equal(counted(), 640);
+	bed_close(&b);
+}
+
+/* The first to claim anything, where nobody has trained yet, is not the measure of the others. */
+static void test_early_lie_is_capped(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	c.rate_cap = 1000;
+	c.manifest.total = 1ull << 40;
+	bed_open(&b, &c);
+	bed_train_with(&b, 3);
+	bed_record(&b, 1, 1ull << 39, 1);
+	bed_pass(&b, 200);
+	assert_true(counted() <= 3 * 1000); /* we are here for less than 3 s */
+	bed_close(&b);
+	c.rate_cap = 0;
+	bed_open(&b, &c);
+	bed_train_with(&b, 3);
+	bed_record(&b, 1, 1ull << 39, 1);
+	bed_pass(&b, 200);
+	assert_int_equal(counted(), 0);
+	bed_close(&b);
+}
+
+/* A newcomer waits for the others' news, and goes by what most of them claim. */
+static void test_newcomer_goes_by_the_median(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	c.manifest.total = 1ull << 40;
+	bed_open(&b, &c);
+	bed_record(&b, 1, 1ull << 39, 1);
+	bed_pass(&b, 200);
+	assert_int_equal(counted(), 0);
+	bed_record(&b, 2, 3000, 1);
+	bed_record(&b, 3, 3200, 1);
+	bed_pass(&b, 400);
+	assert_true(counted() >= 6200 && counted() <= 6200 + 256 * 3200);
+	bed_close(&b);
+}
+
+/* A pause makes us no slower, and the cap of the others no lower. */
+static void test_idle_time_is_no_rate(void **state)
+{
+	(void)state;
+	open_with(0);
+	pass(5, 0, 0);
+	struct flock_event wish = {.kind = FLOCK_EVENT_WISH, .wish = WISH_PAUSE};
+	bed_step(&b, wish);
+	for (int i = 0; i < 100; i++) {
+		bed_record(&b, 2, 3200, 1);
+		bed_pass(&b, 1000);
+	}
+	wish.wish = WISH_RESUME;
+	bed_step(&b, wish);
+	bed_record(&b, 1, 1000, 1);
+	bed_pass(&b, 200);
+	uint64_t before = counted();
+	bed_record(&b, 1, 1ull << 39, 1);
+	bed_pass(&b, 1000);
+	assert_true(counted() - before >= (uint64_t)(200 * OWN_RATE));
+	bed_close(&b);
+}
+
+/* A claim that is taken back before anybody looked at it was one all the same. */
+static void test_withdrawn_claim(void **state)
+{
+	(void)state;
+	open_with(OWN_RATE);
+	pass(5, 0, 0);
+	uint64_t before = counted();
+	for (int i = 0; i < 10; i++) {
+		bed_record(&b, 20 + i, 1ull << 39, 1);
+		bed_record(&b, 20 + i, 100, 1);
+	}
+	bed_pass(&b, 1000);
+	assert_true(counted() - before <= (uint64_t)(10 * 20 * OWN_RATE));
 	bed_close(&b);
 }
 
@@ -138,6 +225,106 @@ static void test_quarantined_stands_still(void **state)
 	bed_close(&b);
 }
 
+/* The user hears of a claim that is worth a word, once a minute. */
+static void test_capped_is_said(void **state)
+{
+	int said = 0;
+	struct peer_id id = bed_id(1);
+	(void)state;
+	open_with(0);
+	bed_record(&b, 1, 1ull << 33, 1); /* under a hundredth of this long run */
+	for (int i = 0; i < 10; i++) {
+		bed_pass(&b, 50);
+		assert_null(bed_said(&b, SAY_CAPPED));
+	}
+	assert_int_equal(bed_view(&b).capped, 1);
+	for (uint64_t end = b.now_ms + 61000; b.now_ms < end;) {
+		bed_train(&b, 1, 0.1);
+		bed_record(&b, 1, 1ull << 39, 1);
+		bed_record(&b, 2, b.samples, 1);
+		bed_pass(&b, 50);
+		const struct flock_say *s = bed_said(&b, SAY_CAPPED);
+		if (!s)
+			continue;
+		said++;
+		assert_memory_equal(&s->peer, &id, sizeof id);
+		assert_int_equal(s->a, 1ull << 39);
+		assert_true(s->b < 1ull << 33);
+	}
+	assert_int_equal(said, 2);
+	bed_close(&b);
+}
+
+/* The first that we hear of its samples is what it says in an offer: news of it was crowded out. */
+static void test_first_claim_in_an_offer(void **state)
+{
+	(void)state;
+	open_with(OWN_RATE);
+	bed_record(&b, 3, 0, 1);
+	uint64_t before = counted();
+	struct exchange_message m = bed_offer(&b, 1);
+	m.terms.samples = 1000;
+	m.terms.clock = 0;
+	bed_hear(&b, 3, &m);
+	bed_pass(&b, 300);
+	assert_in_range(counted() - before, 1000, 1100);
+	bed_close(&b);
+}
+
+/* An id that came and went, and trained so much. */
+static void came_and_went(uint32_t number, uint64_t samples)
+{
+	struct gossip_message m = {.kind = MESSAGE_SYNC, .n_updates = 1};
+	struct flock_event e = {.kind = FLOCK_EVENT_MEMBERSHIP};
+	struct member_record *r = &m.update[0].record;
+	m.update[0].kind = UPDATE_RECORD;
+	m.update[0].raw.length = 1;
+	*r = (struct member_record){.generation = 1,
+	        .nonce = 5,
+	        .incarnation = 1,
+	        .version = 1,
+	        .left = true,
+	        .protocol_min = 1,
+	        .protocol_max = 1,
+	        .status = {.model = manifest_hash(&b.c.manifest), .step = 1, .samples = samples}};
+	memset(&r->id, 0xcc, sizeof r->id);
+	memcpy(r->id.bytes, &number, sizeof number);
+	e.membership.kind = EVENT_RECEIVED;
+	e.membership.received.from = r->id;
+	e.membership.received.channel = CHANNEL_STREAM;
+	e.membership.received.message = &m;
+	bed_step(&b, e);
+}
+
+/* As row 12 of the attacks: more than an agent tells apart. Who is there counts all the same, and
+ * nothing that counted is lost. */
+static void test_ids_that_came_and_went(void **state)
+{
+	(void)state;
+	open_for(OWN_RATE, 2048);
+	bed_record(&b, 201, 1, 1);
+	bed_pass(&b, 300);
+	uint64_t before = counted();
+	for (uint32_t i = 0; i < 1500; i++) {
+		came_and_went(i, 2);
+		if (i % 50 == 0)
+			bed_pass(&b, 100);
+	}
+	bed_pass(&b, 300);
+	assert_in_range(counted() - before, 2000, 3000);
+	before = counted();
+	for (int i = 3; i < 200; i++)
+		bed_record(&b, i, 500, 1);
+	bed_pass(&b, 300);
+	assert_int_equal(counted() - before, 197 * 500);
+	for (int i = 3; i < 200; i++)
+		bed_record(&b, i, 600, 1);
+	bed_record(&b, 201, 10, 1); /* was there all the time, with less than those who went */
+	bed_pass(&b, 300);
+	assert_int_equal(counted() - before, 197 * 600 + 9);
+	bed_close(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -145,8 +332,15 @@ int main(void)
 	        cmocka_unit_test(test_offer_is_capped),
 	        cmocka_unit_test(test_fast_peer_counts),
 	        cmocka_unit_test(test_first_seconds_count),
+	        cmocka_unit_test(test_early_lie_is_capped),
+	        cmocka_unit_test(test_newcomer_goes_by_the_median),
+	        cmocka_unit_test(test_idle_time_is_no_rate),
+	        cmocka_unit_test(test_withdrawn_claim),
 	        cmocka_unit_test(test_stated_rate),
 	        cmocka_unit_test(test_quarantined_stands_still),
+	        cmocka_unit_test(test_capped_is_said),
+	        cmocka_unit_test(test_first_claim_in_an_offer),
+	        cmocka_unit_test(test_ids_that_came_and_went),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

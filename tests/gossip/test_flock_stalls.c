@@ -77,24 +77,94 @@ static void test_last_place_is_for_known_peers(void **state)
 	assert_true(gives(9, 2));
 }
 
-static void test_least_rate(void **state)
+/* Its bulk connection comes; the use that the transfer has. */
+static uint8_t opens(int from, uint64_t number)
 {
-	struct flock_event e = {.kind = FLOCK_EVENT_BULK, .peer = bed_id(3), .exchange = 1};
-	(void)state;
-	assert_true(gives(3, 1));
+	struct flock_event e = {.kind = FLOCK_EVENT_BULK, .peer = bed_id(from), .exchange = number};
 	e.bulk = BULK_CAME;
 	bed_step(&b, e);
 	const struct flock_action *t = bed_did(&b, FLOCK_DO_TRANSFER);
 	assert_non_null(t);
-	assert_true(t->transfer.deadline_ms <= 10000); /* two kilobytes */
-	uint8_t use = t->use;
-	memset(&e, 0, sizeof e);
-	e.kind = FLOCK_EVENT_TRANSFERRED;
-	e.exchange = 1;
+	return t->use;
+}
+
+static void ends(uint8_t use, uint64_t number)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_TRANSFERRED, .exchange = number};
 	e.transferred.use = use;
+	e.code = ERR_CANCELLED;
+	bed_step(&b, e);
+}
+
+static void times_out(uint8_t use, uint64_t number, uint64_t bytes)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_TRANSFERRED, .exchange = number};
+	e.transferred.use = use;
+	e.transferred.bytes_sent = bytes;
 	e.code = ERR_TIMEOUT;
 	bed_step(&b, e);
+}
+
+/* Who takes next to nothing is left alone for a while; who is on a slow link asks for the rest. */
+static void test_least_rate(void **state)
+{
+	(void)state;
+	assert_true(gives(3, 1));
+	uint8_t use = opens(3, 1);
+	assert_true(bed_did(&b, FLOCK_DO_TRANSFER)->transfer.deadline_ms <= 10000); /* 2 kB */
+	bed_pass(&b, 10000);
+	times_out(use, 1, 2000);
 	assert_false(gives(3, 2));
+	assert_true(gives(4, 3));
+	use = opens(4, 3);
+	bed_pass(&b, 10000);
+	times_out(use, 3, 50000);
+	assert_true(gives(4, 4));
+}
+
+/* A slow upload, shared by four, is no reason to break a transfer off: 31 kB/s have to do. */
+static void test_slow_upload(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	bed_close(&b);
+	c.manifest.count = 1000000; /* 8 MB */
+	bed_open(&b, &c);
+	bed_train_with(&b, 2);
+	bed_train(&b, 10, 0.1);
+	assert_true(gives(3, 1));
+	opens(3, 1);
+	const struct flock_action *t = bed_did(&b, FLOCK_DO_TRANSFER);
+	assert_true(t->transfer.deadline_ms >= 8000000 / 31);
+}
+
+/* Three read slowly, and so does a fourth as soon as there is room: a newcomer gets its turn. */
+static void test_slow_readers_give_way(void **state)
+{
+	uint8_t use[FLOCK_DONATIONS - 1];
+	(void)state;
+	for (int i = 0; i < FLOCK_DONATIONS - 1; i++) {
+		assert_true(gives(3 + i, 1));
+		use[i] = opens(3 + i, 1);
+		bed_pass(&b, 100);
+	}
+	assert_false(gives(9, 1)); /* each has a turn of some seconds */
+	assert_null(bed_did(&b, FLOCK_DO_CANCEL));
+	bed_pass(&b, 6000);
+	assert_false(gives(9, 2));
+	const struct flock_action *a = bed_did(&b, FLOCK_DO_CANCEL);
+	assert_non_null(a);
+	assert_int_equal(a->use, use[0]);
+	ends(use[0], 1);
+	assert_false(gives(8, 3)); /* the place is another's */
+	assert_false(gives(3, 3)); /* and who had its turn must not take it */
+	assert_true(gives(9, 3));
+	/* Nobody gives way to who has just had its turn. */
+	bed_pass(&b, 4000);
+	assert_false(gives(3, 4));
+	assert_null(bed_did(&b, FLOCK_DO_CANCEL));
+	assert_false(gives(8, 4));
+	assert_non_null(bed_did(&b, FLOCK_DO_CANCEL));
 }
 
 int main(void)
@@ -104,6 +174,8 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(
 	                test_last_place_is_for_known_peers, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(test_least_rate, open_bed, close_bed),
+	        cmocka_unit_test_setup_teardown(test_slow_upload, open_bed, close_bed),
+	        cmocka_unit_test_setup_teardown(test_slow_readers_give_way, open_bed, close_bed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,6 +91,35 @@ static void test_sketch_is_required(void **state)
 }
 
 /* Before its first step an agent has one, too. */
+/* In an answer to our offer as well. */
+static void test_sketch_is_required_of_who_accepts(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	for (int with = 0; with < 2; with++) {
+		c.gate.every_samples = 32;
+		bed_open(&b, &c);
+		bed_train_with(&b, 1);
+		bed_train(&b, 30, 0.1);
+		bed_record(&b, 1, 3200, 1);
+		bed_pass(&b, 3500); /* an offer of ours has come to nothing */
+		bed_record(&b, 1, 3200, 1);
+		bed_pass(&b, 100);
+		for (int i = 0; i < 200 && !bed_sent(&b, EXCHANGE_OFFER); i++)
+			bed_train(&b, 1, 0.1);
+		const struct exchange_message *offer = bed_sent(&b, EXCHANGE_OFFER);
+		assert_non_null(offer);
+		struct exchange_message m = bed_offer(&b, offer->exchange);
+		m.kind = EXCHANGE_ACCEPT;
+		if (!with)
+			m.terms.sketch_length = 0;
+		bed_hear(&b, 1, &m);
+		bool goes_on = bed_view(&b).exchange_state != EXCHANGE_IDLE;
+		assert_true(goes_on == (with == 1));
+		bed_close(&b);
+	}
+}
+
 static void test_sketch_of_the_initial_weights(void **state)
 {
 	struct flock_config c = bed_config();
@@ -108,6 +137,25 @@ static void test_sketch_of_the_initial_weights(void **state)
 	bed_close(&young);
 }
 
+/* One that has gone far since its last sketch takes another at once: peers hold what it sends
+ * against what it tells. */
+static void test_sketch_keeps_up(void **state)
+{
+	struct exchange_message m = bed_offer(&b, 1);
+	struct sketch told;
+	(void)state;
+	for (int i = 1; i <= 2; i++) {
+		bed_train(&b, 10, 0.1 * sketch_norm(&b.place));
+		b.place = bed_place(10 + 5 * i, 0);
+		bed_pass(&b, 100);
+	}
+	bed_hear(&b, 1, &m);
+	const struct exchange_message *accept = bed_sent(&b, EXCHANGE_ACCEPT);
+	assert_non_null(accept);
+	assert_true(sketch_unpack(&told, accept->terms.sketch, accept->terms.sketch_length));
+	assert_true(sketch_distance(&told, &b.place) < 1e-3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -116,7 +164,9 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_larger_weight, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(test_merge_round_too_early, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(test_sketch_is_required, open_bed, close_bed),
+	        cmocka_unit_test(test_sketch_is_required_of_who_accepts),
 	        cmocka_unit_test(test_sketch_of_the_initial_weights),
+	        cmocka_unit_test_setup_teardown(test_sketch_keeps_up, open_bed, close_bed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,9 +3,11 @@
  * it is believed. */
 #include "tests/gossip/flock_bed.h"
 
+#include <float.h>
 #include <math.h>
 
 static struct bed b;
+static float radius; /* that donors tell */
 
 static void open_with(struct flock_config c, int peers)
 {
@@ -23,11 +25,13 @@ static struct exchange_message gift(const struct exchange_message *fetch)
 	m.gift.samples = 32000;
 	m.gift.vectors = 2;
 	m.gift.n = 2;
+	for (int i = 0; i <= m.gift.n; i++)
+		m.gift.radius[i] = radius;
 	return m;
 }
 
-/* The state comes, whole, from that peer; it is like ours. */
-static void give(int donor, const struct exchange_message *fetch)
+/* The state comes, whole, from that peer. */
+static void transfer(int donor, const struct exchange_message *fetch)
 {
 	struct exchange_message m = gift(fetch);
 	struct flock_event e = {.peer = bed_id(donor), .exchange = m.exchange};
@@ -44,14 +48,31 @@ static void give(int donor, const struct exchange_message *fetch)
 	e.transferred.received = 2 * BED_COUNT;
 	bed_step(&b, e);
 	assert_non_null(bed_did(&b, FLOCK_DO_MEASURE));
-	memset(&e, 0, sizeof e);
-	e.kind = FLOCK_EVENT_MEASURED;
+}
+
+static void measured(const struct sketch *s)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_MEASURED};
 	e.measured.slot = SLOT_FETCHED;
 	e.measured.finite = true;
-	e.measured.sketch = &b.place;
+	e.measured.sketch = s;
 	bed_step(&b, e);
-	assert_non_null(bed_did(&b, FLOCK_DO_TRY));
-	assert_null(bed_did(&b, FLOCK_DO_ADOPT));
+}
+
+/* The peer that was asked for its state gives it. */
+static int give(int peers)
+{
+	for (int i = 1; i <= peers; i++)
+		for (int k = 0; k < b.a->n_sends; k++) {
+			struct exchange_message fetch = b.a->send[k].message;
+			struct peer_id id = bed_id(i);
+			if (fetch.kind == EXCHANGE_FETCH && peer_id_equal(&b.a->send[k].to, &id)) {
+				transfer(i, &fetch);
+				return i;
+			}
+		}
+	fail();
+	return 0;
 }
 
 static void tried(double loss, double own, double initial, bool test)
@@ -61,29 +82,24 @@ static void tried(double loss, double own, double initial, bool test)
 	bed_step(&b, e);
 }
 
-/* A newcomer that meets a flock far ahead asks one of its peers. */
-static int newcomer(int peers, float loss)
+/* One that meets a flock far ahead asks one of its peers. */
+static int joiner(struct flock_config c, int peers, float loss)
 {
-	struct flock_config c = bed_config();
 	bed_open(&b, &c);
 	for (int i = 1; i <= peers; i++)
 		bed_record(&b, i, 100000, loss);
 	for (int k = 0; k < 100 && !bed_sent(&b, EXCHANGE_FETCH); k++)
 		bed_pass(&b, 50);
-	const struct exchange_message *fetch = bed_sent(&b, EXCHANGE_FETCH);
-	assert_non_null(fetch);
-	for (int i = 1; i <= peers; i++)
-		for (int k = 0; k < b.a->n_sends; k++) {
-			struct peer_id id = bed_id(i);
-			if (b.a->send[k].message.kind == EXCHANGE_FETCH &&
-			        peer_id_equal(&b.a->send[k].to, &id)) {
-				struct exchange_message copy = *fetch;
-				give(i, &copy);
-				return i;
-			}
-		}
-	fail();
-	return 0;
+	int donor = give(peers);
+	measured(&b.place);
+	assert_non_null(bed_did(&b, FLOCK_DO_TRY));
+	assert_null(bed_did(&b, FLOCK_DO_ADOPT));
+	return donor;
+}
+
+static int newcomer(int peers, float loss)
+{
+	return joiner(bed_config(), peers, loss);
 }
 
 static void test_good_state_is_taken(void **state)
@@ -128,6 +144,36 @@ static void test_newcomer_goes_by_what_peers_report(void **state)
 	refused();
 }
 
+/* At the beginning of a run peers themselves are not far. */
+static void test_peers_report_little(void **state)
+{
+	(void)state;
+	newcomer(3, 2.2f);
+	tried(2.21, 2.3, 2.3, true);
+	assert_non_null(bed_did(&b, FLOCK_DO_ADOPT));
+	bed_close(&b);
+	newcomer(3, 2.2f);
+	tried(2.299, 2.3, 2.3, true);
+	refused();
+}
+
+/* Who goes on from a checkpoint has something to lose, and goes by its own loss. */
+static void test_resumed_goes_by_its_own_loss(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	c.resumed = true;
+	c.step = 10;
+	c.samples = 320;
+	joiner(c, 3, 0.5f);
+	tried(1.7, 1, 2.3, true); /* less than half the way from 2.3 to 1 */
+	refused();
+	joiner(c, 3, 0.5f);
+	tried(1.6, 1, 2.3, true);
+	assert_non_null(bed_did(&b, FLOCK_DO_ADOPT));
+	bed_close(&b);
+}
+
 /* Of one peer nobody knows whether it lies: the trial decides alone. */
 static void test_one_report_is_none(void **state)
 {
@@ -163,8 +209,107 @@ static void test_loss_that_grows_restores(void **state)
 	b.now_ms += 200;
 	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_TIMER});
 	assert_non_null(bed_did(&b, FLOCK_DO_RESTORE));
+	const struct flock_say *s = bed_said(&b, SAY_RESTORED);
+	assert_non_null(s);
+	assert_memory_equal(&s->peer, &donor, sizeof donor);
+	assert_int_equal(s->b, 600000); /* millionths: the trial's, */
+	assert_in_range(s->a, 1300000, 30000000);
+	assert_false(bed_view(&b).joined);
 	const struct partner *p = partners_find(bed_view(&b).partners, &donor);
 	assert_true(p && p->quarantine_ms > b.now_ms);
+	bed_close(&b);
+}
+
+/* A loss that is no higher than what we had before is no reason to go back. */
+static void test_no_worse_than_before_stays(void **state)
+{
+	(void)state;
+	adopted();
+	b.loss = 0.5;
+	bed_train(&b, 1, 0.1);
+	b.loss = 2.2; /* over twice the trial's, and four times that of the first step */
+	bed_train(&b, 30, 0.1);
+	b.now_ms += 200;
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_TIMER});
+	assert_null(bed_did(&b, FLOCK_DO_RESTORE));
+	bed_close(&b);
+}
+
+/* As a donor's momentum makes it: the parameters are good, and the first step leads away. */
+static void test_momentum_that_leads_away_restores(void **state)
+{
+	(void)state;
+	adopted();
+	b.loss = 0.6;
+	bed_train(&b, 1, 0.1);
+	b.loss = 30;
+	bed_train(&b, 7, 5);
+	b.now_ms += 200;
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_TIMER});
+	assert_non_null(bed_did(&b, FLOCK_DO_RESTORE));
+	bed_close(&b);
+}
+
+/* The path is as long as the donor's momentum makes it: it does not bear out the donor's radius. */
+static void test_momentum_widens_no_radius(void **state)
+{
+	(void)state;
+	radius = FLT_MAX;
+	adopted();
+	radius = 0;
+	double most = 0.25 * sketch_norm(&b.place);
+	assert_true(most > 0 && bed_view(&b).radius <= 1.001 * most);
+	bed_train(&b, 1, 1e20);
+	assert_true(bed_view(&b).radius > 0 && bed_view(&b).radius <= 1.001 * most);
+	assert_false(bed_view(&b).radius_warm);
+	bed_close(&b);
+}
+
+static bool takes_offer(uint64_t number)
+{
+	struct exchange_message m = bed_offer(&b, number);
+	bed_hear(&b, 1, &m);
+	return bed_sent(&b, EXCHANGE_ACCEPT);
+}
+
+/* What we adopted is nobody else's before some steps of ours have shown that it is good. */
+static void test_first_steps_are_ours_alone(void **state)
+{
+	(void)state;
+	adopted();
+	b.loss = 0.6;
+	bed_pass(&b, 200);
+	bed_train(&b, 7, 0.1);
+	assert_false(takes_offer(1));
+	assert_int_equal(bed_sent(&b, EXCHANGE_BUSY)->busy.why, EXCHANGE_JOINING);
+	bed_train(&b, 1, 0.1);
+	assert_true(takes_offer(2));
+	bed_close(&b);
+}
+
+/* What others train while we make no exchange does not reach our model: a learner that takes
+ * longer for its first steps than they for a part of the run takes another state. */
+static void others_train(int own)
+{
+	adopted();
+	b.loss = 0.6;
+	bed_pass(&b, 200);
+	bed_train(&b, own, 0.1);
+	for (int k = 1; k <= 20; k++) {
+		for (int i = 1; i <= 3; i++)
+			bed_record(&b, i, 100000 + 3000 * (uint64_t)k, 0.5f);
+		bed_pass(&b, 200);
+	}
+}
+
+static void test_first_steps_that_take_long_are_too_old(void **state)
+{
+	(void)state;
+	others_train(7);
+	assert_true(bed_view(&b).joining);
+	bed_close(&b);
+	others_train(8);
+	assert_false(bed_view(&b).joining);
 	bed_close(&b);
 }
 
@@ -234,11 +379,173 @@ static void test_one_far_peer_is_not_followed(void **state)
 	bed_close(&b);
 }
 
+/* Who has left, or is in quarantine, is on no side. */
+static void far_pair(bool quarantined, bool left)
+{
+	struct exchange_message m;
+	struct flock_event e = {.kind = FLOCK_EVENT_BULK, .peer = bed_id(2), .exchange = 50};
+	open_with(bed_config(), 3);
+	if (quarantined) { /* it sends what is not finite */
+		m = bed_offer(&b, 50);
+		bed_hear(&b, 2, &m);
+		e.bulk = BULK_CAME;
+		bed_step(&b, e);
+		e = (struct flock_event){.kind = FLOCK_EVENT_TRANSFERRED, .exchange = 50};
+		e.transferred.use = USE_EXCHANGE;
+		e.transferred.received = BED_COUNT;
+		bed_step(&b, e);
+		e = (struct flock_event){.kind = FLOCK_EVENT_MEASURED};
+		e.measured.slot = SLOT_STAGING;
+		bed_step(&b, e);
+		assert_int_equal(bed_view(&b).quarantined, 1);
+	}
+	for (int i = 1; i <= 3; i++)
+		bed_record(&b, i, i == 3 ? 3200 : 50000, 1);
+	far_offer(2, 51); /* so its place is known */
+	if (left)
+		bed_word(&b, 2, 50000, 1, true);
+	far_offer(1, 52);
+}
+
+static void test_who_does_not_count_is_on_no_side(void **state)
+{
+	(void)state;
+	far_pair(false, false);
+	assert_non_null(bed_said(&b, SAY_APART));
+	assert_int_equal(bed_said(&b, SAY_APART)->a, 2);
+	assert_true(bed_said(&b, SAY_APART)->flag);
+	bed_close(&b);
+	far_pair(true, false);
+	assert_null(bed_said(&b, SAY_APART)); /* one peer alone is no flock */
+	bed_close(&b);
+	far_pair(false, true);
+	assert_null(bed_said(&b, SAY_APART));
+	bed_close(&b);
+}
+
+/* Two peers are far away, and one of them is asked for its state. */
+static int far_flock(void)
+{
+	struct flock_config c = bed_config();
+	open_with(c, 2);
+	for (int i = 1; i <= 2; i++) {
+		bed_record(&b, i, 50000, 1);
+		far_offer(i, (uint64_t)i);
+	}
+	for (int k = 0; k < 200 && !bed_sent(&b, EXCHANGE_FETCH); k++)
+		bed_pass(&b, 50);
+	return give(2);
+}
+
+/* Of a donor and a single witness nobody knows who lies: our own state stays. */
+static void test_the_one_witness_must_agree(void **state)
+{
+	(void)state;
+	struct sketch far = bed_place(10, 30);
+	struct peer_id donor = bed_id(far_flock());
+	measured(&b.place);
+	assert_null(bed_did(&b, FLOCK_DO_TRY));
+	assert_non_null(bed_said(&b, SAY_JOIN_IMPLAUSIBLE));
+	const struct partner *p = partners_find(bed_view(&b).partners, &donor);
+	assert_true(!p || p->quarantine_ms <= b.now_ms);
+	bed_close(&b);
+	far_flock();
+	measured(&far);
+	assert_non_null(bed_did(&b, FLOCK_DO_TRY));
+	bed_close(&b);
+}
+
+/* Stale after a sleep: one of the peers is asked for its state, and gives it. */
+static int slept(int peers)
+{
+	b.now_ms += 7000;
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_TIMER});
+	for (int k = 0; k < 200 && !bed_sent(&b, EXCHANGE_FETCH); k++) {
+		for (int i = 1; i <= peers; i++)
+			bed_record(&b, i, 400000, 1);
+		bed_pass(&b, 50);
+	}
+	return give(peers);
+}
+
+/* Where there are others, a donor alone does not make us give up our state, though it is nobody's
+ * word that we missed something: one of them must say that it is where they are. */
+static void test_stale_needs_a_second_peer(void **state)
+{
+	(void)state;
+	struct sketch new = bed_place(12, 0);
+	open_with(bed_config(), 2);
+	int donor = slept(2);
+	measured(&new);
+	assert_null(bed_did(&b, FLOCK_DO_TRY));
+	b.place = new;
+	struct exchange_message m = bed_offer(&b, 9);
+	b.place = bed_place(10, 0);
+	bed_hear(&b, 3 - donor, &m);
+	for (int i = 0; i < 10 && !bed_did(&b, FLOCK_DO_TRY); i++)
+		bed_pass(&b, 50);
+	assert_non_null(bed_did(&b, FLOCK_DO_TRY));
+	bed_close(&b);
+}
+
+static void test_stale_waits_for_a_witness_and_goes_on(void **state)
+{
+	(void)state;
+	struct sketch new = bed_place(12, 0);
+	open_with(bed_config(), 2);
+	struct peer_id donor = bed_id(slept(2));
+	bool refused = false;
+	measured(&new);
+	for (int i = 0; i < 240 && !refused; i++) {
+		for (int k = 1; k <= 2; k++)
+			bed_record(&b, k, 400000, 1);
+		bed_pass(&b, 50);
+		assert_null(bed_did(&b, FLOCK_DO_TRY));
+		refused = bed_said(&b, SAY_JOIN_IMPLAUSIBLE);
+		assert_true(!refused || i > 190);
+	}
+	assert_true(refused);
+	assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING);
+	const struct partner *p = partners_find(bed_view(&b).partners, &donor);
+	assert_true(!p || p->quarantine_ms <= b.now_ms);
+	bed_close(&b);
+}
+
+/* With one peer there is no other to ask: the trial decides. */
+static void test_stale_with_one_peer(void **state)
+{
+	(void)state;
+	struct sketch new = bed_place(12, 0);
+	open_with(bed_config(), 1);
+	slept(1);
+	measured(&new);
+	assert_non_null(bed_did(&b, FLOCK_DO_TRY));
+	bed_close(&b);
+}
+
+/* One in quarantine is no witness, and nobody waits for it. */
+static void test_quarantined_is_no_witness(void **state)
+{
+	(void)state;
+	struct sketch new = bed_place(-10, 0);
+	open_with(bed_config(), 2);
+	struct exchange_message m = bed_offer(&b, 1);
+	bed_hear(&b, 2, &m);
+	assert_non_null(bed_sent(&b, EXCHANGE_ACCEPT));
+	m = (struct exchange_message){.kind = EXCHANGE_COMMIT, .exchange = 1};
+	bed_hear(&b, 2, &m); /* out of turn */
+	assert_int_equal(bed_view(&b).quarantined, 1);
+	assert_int_equal(slept(2), 1);
+	measured(&new);
+	assert_non_null(bed_did(&b, FLOCK_DO_TRY));
+	bed_close(&b);
+}
+
 static void test_apart_unasked_is_nothing(void **state)
 {
 	struct flock_config c = bed_config();
 	(void)state;
-	c.gate.every = 1;
+	c.gate.every_samples = 1 * 32;
 	open_with(c, 1);
 	bed_record(&b, 1, 50000, 1);
 	b.place = bed_place(10, 30); /* so its sketch is known, and taken for near */
@@ -266,11 +573,24 @@ int main(void)
 	        cmocka_unit_test(test_not_finite),
 	        cmocka_unit_test(test_worse_than_the_initial_weights),
 	        cmocka_unit_test(test_newcomer_goes_by_what_peers_report),
+	        cmocka_unit_test(test_peers_report_little),
+	        cmocka_unit_test(test_resumed_goes_by_its_own_loss),
 	        cmocka_unit_test(test_one_report_is_none),
 	        cmocka_unit_test(test_loss_that_grows_restores),
+	        cmocka_unit_test(test_no_worse_than_before_stays),
+	        cmocka_unit_test(test_momentum_that_leads_away_restores),
+	        cmocka_unit_test(test_momentum_widens_no_radius),
+	        cmocka_unit_test(test_first_steps_are_ours_alone),
+	        cmocka_unit_test(test_first_steps_that_take_long_are_too_old),
 	        cmocka_unit_test(test_failed_learner_restores),
 	        cmocka_unit_test(test_after_100_steps_it_is_ours),
 	        cmocka_unit_test(test_one_far_peer_is_not_followed),
+	        cmocka_unit_test(test_who_does_not_count_is_on_no_side),
+	        cmocka_unit_test(test_the_one_witness_must_agree),
+	        cmocka_unit_test(test_stale_needs_a_second_peer),
+	        cmocka_unit_test(test_stale_waits_for_a_witness_and_goes_on),
+	        cmocka_unit_test(test_stale_with_one_peer),
+	        cmocka_unit_test(test_quarantined_is_no_witness),
 	        cmocka_unit_test(test_apart_unasked_is_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,43 +11,90 @@ static void significance_by_hand(void **s)
 	(void)s;
 	struct fixture f;
 	struct gate_config c = defaults(GATE_SIGNIFICANCE);
-	c.warm = 3;
+	c.warm = 7;
 	begin(&f, c);
-	struct gate_decision d = step(&f, 1, 1, 1.0);
-	expect(d, true, REASON_WARMUP);
-	assert_false(d.has_change);
-	expect(step(&f, 1, 1, 1.0), true, REASON_WARMUP);
-	assert_false(gate_view(f.g, f.now).warm);
-	expect(step(&f, 1, 1, 1.0), true, REASON_WARMUP);
+	for (int i = 1; i <= 7; i++) { /* plain means, both alike */
+		assert_false(gate_view(f.g, f.now).warm);
+		struct gate_decision d = step(&f, 1, 1, 1.0);
+		expect(d, true, REASON_WARMUP);
+		assert_int_equal(d.has_change, i > 1);
+	}
 	assert_true(gate_view(f.g, f.now).warm);
-	d = step(&f, 1, 1, 1.5); /* e = 0.84 + 0.24 */
+	struct gate_decision d = step(&f, 1, 1, 1.5); /* fast 0.84 + 0.24; slow, of 8: 1.0625 */
 	expect(d, false, REASON_LOCAL);
 	assert_true(d.has_change);
-	near(d.change, 0.08, 1e-12);
+	near(d.change, log(1.08 / 1.0625), 1e-12);
 	near(d.delta, 0.1, 0);
-	d = step(&f, 1, 1, 2.0); /* e = 0.84 · 1.08 + 0.32 = 1.2272; Δ = 0.1472 / 1.08 */
+	d = step(&f, 1, 1, 6.0); /* 0.84 · 1.08 + 0.96; 14.5 / 9 */
 	expect(d, true, REASON_SIGNIFICANT);
-	near(d.change, 0.1472 / 1.08, 1e-12);
-	d = step(&f, 1, 1, 0.0); /* downwards counts as much: Δ = 0.16 */
+	near(d.change, log(1.8672 / (14.5 / 9)), 1e-12);
+	for (int i = 10; i <= 12; i++)
+		expect(step(&f, 1, 1, 0.0), false, REASON_LOCAL);
+	d = step(&f, 1, 1, 0.0); /* downwards counts as much */
 	expect(d, true, REASON_SIGNIFICANT);
-	near(d.change, 0.16, 1e-12);
+	near(d.change, log(14.5 / 13 / (pow(0.84, 4) * 1.8672)), 1e-12);
 	struct gate_view v = gate_view(f.g, f.now);
-	near(v.average, 0.84 * 1.2272, 1e-12);
-	assert_int_equal(v.local, 1);
-	assert_int_equal(v.communicating, 5);
-	assert_int_equal(v.by_reason[REASON_WARMUP], 3);
+	near(v.average, pow(0.84, 4) * 1.8672, 1e-12);
+	assert_int_equal(v.local, 4);
+	assert_int_equal(v.communicating, 9);
+	assert_int_equal(v.by_reason[REASON_WARMUP], 7);
 	assert_int_equal(v.by_reason[REASON_SIGNIFICANT], 2);
 	assert_true(v.budget_left < 0 && v.cap_left < 0);
 
 	gate_renew(f.g); /* warm-up again, and nothing of the old average */
 	v = gate_view(f.g, f.now);
 	assert_true(!v.warm && !v.has_change && v.average == 0);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 7; i++)
 		expect(step(&f, 1, 1, 900.0), true, REASON_WARMUP);
 	d = step(&f, 1, 1, 900.0);
 	expect(d, false, REASON_LOCAL);
 	assert_true(d.change == 0);
 	end(&f);
+}
+
+/* After 50 gradients the slow average forgets: 0.98 of it stays with each. */
+static void the_slow_average_is_slow(void **s)
+{
+	(void)s;
+	struct fixture f;
+	begin(&f, defaults(GATE_SIGNIFICANCE));
+	for (int i = 0; i < 60; i++)
+		step(&f, 1, 1, 1.0);
+	struct gate_decision d = step(&f, 1, 1, 2.0);
+	near(d.change, log(1.16 / 1.02), 1e-12);
+	end(&f);
+}
+
+/* What a larger batch does to ‖g‖² by itself is no change of the gradient. */
+static void another_batch_is_no_change(void **s)
+{
+	(void)s;
+	for (int mode = GATE_SIGNIFICANCE; mode <= GATE_SELSYNC; mode++) {
+		struct fixture f;
+		struct gate_config c = defaults((enum gate_mode)mode);
+		const double signal = 2, noise = 320, before = signal + noise / 32,
+		             after = signal + noise / 128;
+		bool root = mode == GATE_SELSYNC;
+		c.warm = 10;
+		begin(&f, c);
+		for (int i = 0; i < 100; i++)
+			step(&f, 1, 1, root ? sqrt(before) : before);
+		gate_batch(f.g, signal, noise, 32, 128);
+		for (int i = 0; i < 100; i++) {
+			struct gate_decision d = step(&f, 1, 4, root ? sqrt(after) : after);
+			expect(d, false, REASON_LOCAL);
+			assert_true(d.change < 1e-9);
+		}
+		near(gate_view(f.g, f.now).average, root ? sqrt(after) : after, 1e-12);
+		/* What is not known changes nothing. */
+		gate_batch(f.g, 0, 0, 32, 128);
+		gate_batch(f.g, NAN, 1, 32, 128);
+		gate_batch(f.g, 1, 1, 0, 128);
+		assert_true(step(&f, 1, 4, root ? sqrt(after) : after).change < 1e-9);
+		gate_batch(f.g, -3, 32, 128, 256); /* nothing but noise */
+		near(gate_view(f.g, f.now).average, root ? sqrt(after / 2) : after / 2, 1e-9);
+		end(&f);
+	}
 }
 
 static void odd_gradients(void **s)
@@ -78,13 +125,12 @@ static void odd_gradients(void **s)
 	struct gate_config c = defaults(GATE_SIGNIFICANCE);
 	c.warm = 1;
 	begin(&f, c);
-	step(&f, 1, 1, 0.0);
-	struct gate_decision d = step(&f, 1, 1, 1e-29); /* from nothing to next to nothing */
+	for (int i = 0; i < 60; i++) /* nothing, and next to nothing, is no change */
+		step(&f, 1, 1, 0.0);
+	expect(step(&f, 1, 1, 1e-30), false, REASON_LOCAL);
+	struct gate_decision d = step(&f, 1, 1, 1e300);
 	expect(d, true, REASON_SIGNIFICANT);
-	assert_false(d.has_change);
-	d = step(&f, 1, 1, 1e300); /* e was 1.6e-30: over the bound again */
-	expect(d, true, REASON_SIGNIFICANT);
-	near(d.change, GATE_CHANGE_MAX, 0);
+	near(d.change, log(0.16 / 0.02), 1e-9);
 	end(&f);
 }
 
@@ -147,7 +193,7 @@ static void plain_modes(void **s)
 	expect(step(&f, 1, 9, 1), false, REASON_LOCAL);
 	expect(step(&f, 1, 1000, 1), true, REASON_MODE);
 	expect(step(&f, 1, 1, 1), false, REASON_LOCAL); /* and only once for all of them */
-	f.step = 3;                                     /* an older state was loaded */
+	f.samples = 3;                                  /* an older state was loaded */
 	for (int i = 2; i <= 10; i++)
 		expect(step(&f, 1, 1, 1), i == 10, i < 10 ? REASON_LOCAL : REASON_MODE);
 	end(&f);
@@ -206,8 +252,8 @@ static void silence_is_broken(void **s)
 	(void)s;
 	struct fixture f;
 	struct gate_config c = defaults(GATE_EVERY);
-	c.every = 1000000;
-	c.silence_steps = 7;
+	c.every_samples = 1000000 * BATCH;
+	c.silence_samples = 7 * BATCH;
 	begin(&f, c);
 	for (int i = 1; i < 7; i++)
 		expect(step(&f, 1, 1, 1), false, REASON_LOCAL);
@@ -219,7 +265,7 @@ static void silence_is_broken(void **s)
 	expect(step(&f, 1, 1, 1), true, REASON_SILENCE);
 	end(&f);
 
-	c.silence_steps = 0;
+	c.silence_samples = 0;
 	c.silence_ms = 500;
 	begin(&f, c);
 	expect(step(&f, 499, 1, 1), false, REASON_LOCAL);
@@ -237,7 +283,7 @@ static void cap_before_silence_before_mode(void **s)
 	struct gate_config c = defaults(GATE_BUDGET);
 	c.exchanges_per_s = 1e-6;
 	c.cap_bytes_per_s = 1000; /* an exchange is 100 s of it */
-	c.silence_steps = 3;
+	c.silence_samples = 3 * BATCH;
 	c.warm = 1000;
 	begin(&f, c);
 	expect(step(&f, 1, 1, 1), true, REASON_WARMUP);
@@ -251,6 +297,34 @@ static void cap_before_silence_before_mode(void **s)
 	expect(step(&f, 100000, 1, 1), false, REASON_BUDGET); /* wanted, but too soon */
 	assert_true(gate_admits(f.g, f.now));
 	near(gate_view(f.g, f.now).cap_left, 100e3, 1e-9);
+	end(&f);
+}
+
+/* The guard's wants come after the mode's own, and are paid for like these. */
+static void the_guard_is_heard(void **s)
+{
+	(void)s;
+	struct fixture f;
+	struct gate_config c = defaults(GATE_EVERY);
+	c.cap_bytes_per_s = 1000;
+	begin(&f, c);
+	struct gate_step one = {.norm2 = 1, .due = true};
+	for (uint64_t i = 1; i <= 10; i++) {
+		one.samples = f.samples += BATCH;
+		one.now_ms = f.now;
+		struct gate_decision d = gate_step(f.g, &one);
+		expect(d, true, REASON_GUARD); /* each starts `every` anew */
+	}
+	gate_spent(f.g, f.now, 100 * KB, true, true);
+	one.samples += BATCH;
+	expect(gate_step(f.g, &one), false, REASON_CAP);
+	one.due = false;
+	one.samples += BATCH;
+	expect(gate_step(f.g, &one), false, REASON_LOCAL);
+	one.due = true;
+	one.samples += 10 * BATCH;
+	one.now_ms += 200000;
+	expect(gate_step(f.g, &one), true, REASON_MODE);
 	end(&f);
 }
 
@@ -321,7 +395,7 @@ static void quota_survives(void **s)
 	struct fixture f;
 	struct gate_config c = defaults(GATE_BUDGET);
 	c.bytes_per_day = 1e6; /* ten exchanges */
-	c.silence_steps = 1;
+	c.silence_samples = 1;
 	const uint64_t noon = 20000 * UINT64_C(86400) + 43200;
 	begin(&f, c);
 	struct gate_quota q = {0, 0};
@@ -389,16 +463,93 @@ static void a_quota_has_room_for_an_exchange(void **s)
 	free(g);
 }
 
+/* After a renewal nothing is left of the steps before: changes are those of a new gate. */
+static void renewed_is_as_new(void **s)
+{
+	(void)s;
+	for (int mode = GATE_SIGNIFICANCE; mode <= GATE_SELSYNC; mode++) {
+		struct fixture f, fresh;
+		struct gate_config c = defaults((enum gate_mode)mode);
+		c.warm = 5;
+		begin(&f, c);
+		begin(&fresh, c);
+		for (int i = 0; i < 40; i++)
+			step(&f, 1, 1, 50.0 + i % 7);
+		gate_renew(f.g);
+		for (int i = 0; i < 80; i++) {
+			struct gate_decision d = step(&f, 1, 1, 1.0 + i % 5);
+			struct gate_decision e = step(&fresh, 1, 1, 1.0 + i % 5);
+			assert_int_equal(d.exchange, e.exchange);
+			assert_int_equal(d.has_change, e.has_change);
+			if (d.has_change)
+				near(d.change, e.change, 1e-12);
+		}
+		end(&f);
+		end(&fresh);
+	}
+}
+
+/* Up by a fifth of log δ for an exchange; down by as much for a token that came in, but for no more
+ * than one at once, however long the step took. */
+static void budget_follows_its_tokens(void **s)
+{
+	struct fixture f;
+	struct gate_config c = defaults(GATE_BUDGET);
+	(void)s;
+	c.delta = 0.4;
+	c.warm = 25;
+	c.exchanges_per_s = 1;
+	begin(&f, c);
+	for (int i = 0; i < 30; i++)
+		step(&f, 1, 1, i % 2 ? 0.9 : 1.1);
+	for (int i = 0; i < 5; i++) /* half a minute: the bucket is full */
+		step(&f, 6000, 1, i % 2 ? 0.9 : 1.1);
+	double before = step(&f, 1, 1, 1.1).delta;
+	struct gate_decision d = step(&f, 3600000, 1, 0.9);
+	expect(d, false, REASON_LOCAL);
+	double after = step(&f, 1, 1, 1.1).delta;
+	near(after / before, exp(-0.2), 0.01);
+	d = step(&f, 1, 1, 100);
+	expect(d, true, REASON_SIGNIFICANT);
+	struct gate_view v = gate_view(f.g, f.now);
+	assert_true(v.has_change && v.change == d.change);
+	near(step(&f, 1, 1, 100).delta / d.delta, exp(0.2), 0.01);
+	/* A tenth of a second is a tenth of a token; the fuller the bucket, the more it weighs. */
+	before = step(&f, 1, 1, 12).delta;
+	step(&f, 100, 1, 12);
+	near(step(&f, 1, 1, 12).delta / before, exp(-0.2 * 0.1 * 4), 0.02);
+	end(&f);
+}
+
+/* A budget's threshold begins where the user says. */
+static void budget_begins_at_delta(void **s)
+{
+	struct fixture f;
+	struct gate_config c = defaults(GATE_BUDGET);
+	(void)s;
+	c.delta = 0.4;
+	c.exchanges_per_s = 1;
+	begin(&f, c);
+	near(step(&f, 1, 1, 1.0).delta, 0.4, 0.05);
+	end(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(significance_by_hand),
+	        cmocka_unit_test(the_slow_average_is_slow),
+	        cmocka_unit_test(another_batch_is_no_change),
+	        cmocka_unit_test(renewed_is_as_new),
+	        cmocka_unit_test(budget_begins_at_delta),
+	        cmocka_unit_test(budget_follows_its_tokens),
 	        cmocka_unit_test(odd_gradients),
 	        cmocka_unit_test(selsync_smooths_twice),
 	        cmocka_unit_test(plain_modes),
 	        cmocka_unit_test(same_seed_same_decisions),
 	        cmocka_unit_test(silence_is_broken),
 	        cmocka_unit_test(cap_before_silence_before_mode),
+	        cmocka_unit_test(the_guard_is_heard),
 	        cmocka_unit_test(exchanges_count_without_bytes),
 	        cmocka_unit_test(owed_is_tried_again),
 	        cmocka_unit_test(quota_survives),

@@ -315,7 +315,7 @@ static void suspicion_shrinks_with_accusers(void **s)
 static void certify(struct fixture *f, unsigned n, uint64_t label)
 {
 	step(f, (struct gossip_event){
-	                .kind = EVENT_CERTIFIED, .certified = {id(n), label, 100 * label}});
+	                .kind = EVENT_CERTIFIED, .certified = {id(n), label, 100 * label, 0}});
 }
 
 /* Eight alive, three of which have one invite: beside other labels they are one voice. */

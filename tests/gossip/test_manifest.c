@@ -33,6 +33,9 @@ static const struct {
                 "gossip.exchange"},
         {offsetof(struct manifest, formats), 4, MANIFEST_BIT(MANIFEST_FORMATS),
                 "no wire format is common (gossip.wire)", "gossip.wire"},
+        {offsetof(struct manifest, outer), 2, MANIFEST_BIT(MANIFEST_OUTER),
+                "the outer optimizer differs: theirs qgm, ours none (gossip.outer)",
+                "gossip.outer"},
 };
 #define N_MANIFEST ((int)(sizeof fields / sizeof fields[0]))
 
@@ -72,18 +75,20 @@ static void test_manifest(void **unused)
 	        "differ: theirs 18446744073709551615, ours 1200000 (train.epochs, data); the "
 	        "optimizer differs: theirs 18446744073709551615, ours adamw (train.optimizer); the "
 	        "exchange mode differs: theirs 18446744073709551615, ours pair (gossip.exchange); "
-	        "no wire format is common (gossip.wire)");
+	        "no wire format is common (gossip.wire); the outer optimizer differs: theirs "
+	        "18446744073709551615, ours none (gossip.outer)");
 	m.model = like.model;
 	struct manifest huge = like;
-	huge.count = huge.total = huge.optimizer = huge.mode = UINT64_MAX - 1;
+	huge.count = huge.total = huge.optimizer = huge.mode = huge.outer = UINT64_MAX - 1;
 	manifest_words(&m, &huge, words);
 	assert_true(strlen(words) < MANIFEST_WORDS_MAX);
-	assert_string_equal(words + strlen(words) - 13, "(gossip.wire)");
+	assert_string_equal(words + strlen(words) - 14, "(gossip.outer)");
 	manifest_keys(MANIFEST_BIT(MANIFEST_FIELDS) - 1 - MANIFEST_BIT(MANIFEST_MODEL) -
 	                      MANIFEST_BIT(MANIFEST_COUNT),
 	        keys);
 	assert_string_equal(keys, "gossip.run, train.seed or run.init_from, train.epochs, data, "
-	                          "train.optimizer, gossip.exchange, gossip.wire");
+	                          "train.optimizer, gossip.exchange, gossip.wire, "
+	                          "gossip.outer");
 	assert_true(strlen(keys) < MANIFEST_KEYS_MAX);
 }
 
@@ -133,7 +138,8 @@ static void test_unlike(void **unused)
 	begin(&f);
 	offer(&f, t, EXCHANGE_WILLING);
 	assert_string_equal(f.a.result.words,
-	        "gossip.run, model, train.epochs, data, train.optimizer, gossip.exchange");
+	        "gossip.run, model, train.epochs, data, train.optimizer, gossip.exchange, "
+	        "gossip.outer");
 	end(&f);
 }
 

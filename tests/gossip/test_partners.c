@@ -221,6 +221,12 @@ static void test_busy(void **state)
 	assert_int_equal(find(1)->failed, 0);
 	assert_int_equal(find(1)->strikes, 0);
 
+	/* One put aside may fail while another offer is out, whose answer shortens nothing. */
+	enter(4, OUTCOME_BROKEN);
+	uint64_t broken = waits(4);
+	enter(4, OUTCOME_BUSY);
+	assert_true(broken >= 500 && waits(4) == broken);
+
 	/* What lasts longer than an exchange is not asked for ten times a second. */
 	struct exchange_result r = result(2, OUTCOME_BUSY);
 	r.why = EXCHANGE_BUDGET;
@@ -585,6 +591,123 @@ static void test_stalls_shut_both_ways(void **state)
 	assert_int_equal(partners_admit(p, &a, now), EXCHANGE_WILLING);
 }
 
+/* A peer that begins and lets us wait is left alone for four times as long from the first time on:
+ * it cannot have more than about a fifth of our time. */
+static void test_a_wait_costs_four_times(void **state)
+{
+	struct exchange_result r = result(1, OUTCOME_TIMEOUT);
+	(void)state;
+	r.took_ms = 3 * SECOND;
+	r.ours = false;
+	for (int i = 0; i < 3; i++) {
+		partners_result(p, &r, now);
+		assert_in_range(waits(1), 6 * SECOND, 18 * SECOND);
+		now = find(1)->free_ms;
+	}
+	/* Not longer than any back-off. */
+	r = result(2, OUTCOME_TIMEOUT);
+	r.took_ms = 600 * SECOND;
+	r.ours = false;
+	partners_result(p, &r, now);
+	assert_in_range(waits(2), 32 * SECOND, 96 * SECOND);
+	/* What we began ourselves, perhaps from a slow link, is no reason. */
+	r = result(3, OUTCOME_TIMEOUT);
+	r.took_ms = 3 * SECOND;
+	partners_result(p, &r, now);
+	assert_in_range(waits(3), SECOND / 2, SECOND * 3 / 2);
+}
+
+/* Exchanges make up for doubts, but not those of merge rounds. */
+static void test_doubts(void **state)
+{
+	struct exchange_result doubt = result(1, OUTCOME_BROKEN),
+	                       good = result(1, OUTCOME_EXCHANGED);
+	(void)state;
+	doubt.code = ERR_INVALID;
+	good.final = true;
+	partners_result(p, &doubt, now);
+	partners_result(p, &good, now);
+	partners_result(p, &doubt, now);
+	assert_int_equal(find(1)->doubts, 2);
+	good.final = false;
+	partners_result(p, &good, now);
+	assert_int_equal(find(1)->doubts, 0);
+}
+
+#define IDS 30 /* that do not answer, beside two that do */
+
+/* Of so many draws, those of peers 1 and 2; 3 and on have not exchanged. */
+static int known_of(int draws)
+{
+	int known = 0;
+	for (int i = 0; i < draws; i++)
+		known += draw(1, 2 + IDS) <= 2;
+	return known;
+}
+
+/* Ids are free: whoever makes many that do not answer must not have most of our draws. */
+static void test_new_peers_that_fail(void **state)
+{
+	(void)state;
+	exchanged(1, MB, 100, 1);
+	exchanged(2, MB, 100, 1);
+	assert_in_range(known_of(1000), 20, 130); /* uniform: 62 or 63 */
+	for (unsigned k = 0; k < 40; k++)
+		enter(1000 + k, k % 2 ? OUTCOME_TIMEOUT : OUTCOME_BROKEN);
+	assert_in_range(known_of(1000), 880, 990); /* the others are tried, too */
+	/* Where nobody else is free they are all there is. */
+	assert_true(draw(3, IDS) >= 3);
+}
+
+/* A refusal is an answer, and one that comes about makes up for one that did not. */
+static void test_new_peers_that_answer(void **state)
+{
+	(void)state;
+	exchanged(1, MB, 100, 1);
+	exchanged(2, MB, 100, 1);
+	for (unsigned k = 0; k < 40; k++) {
+		enter(1000 + k, OUTCOME_BUSY);
+		enter(2000 + k, OUTCOME_UNLIKE);
+		enter(2, OUTCOME_TIMEOUT); /* is none of them */
+	}
+	now += 100 * SECOND;
+	assert_in_range(known_of(1000), 20, 130);
+	for (unsigned k = 0; k < 40; k++)
+		enter(3000 + k, OUTCOME_BROKEN);
+	for (unsigned k = 0; k < 30; k++)
+		exchanged(4000 + k, MB, 100, 1);
+	assert_in_range(known_of(1000), 20, 130);
+}
+
+/* Some to choose from: all are different and free, and each is as likely as any other. */
+static void test_some_of_them(void **state)
+{
+	enum { N = 12, OF = 3, TIMES = 6000 };
+	struct peer_id all[N], out[OF];
+	int drawn[N] = {0};
+	(void)state;
+	for (unsigned i = 0; i < N; i++)
+		all[i] = id(i);
+	enter(5, OUTCOME_BROKEN); /* which waits for a while */
+	partners_drawn(p, &all[7]);
+	for (int t = 0; t < TIMES; t++) {
+		assert_int_equal(partners_sample(p, all, N, now, OF, out), OF);
+		for (int k = 0; k < OF; k++) {
+			unsigned i = out[k].bytes[0];
+			drawn[i]++;
+			assert_false(peer_id_equal(&out[k], &out[(k + 1) % OF]));
+		}
+	}
+	for (int i = 0; i < N; i++)
+		if (i == 5 || i == 7)
+			assert_int_equal(drawn[i], 0);
+		else
+			assert_in_range(drawn[i], TIMES * OF / 10 - 200, TIMES * OF / 10 + 200);
+	assert_int_equal(partners_sample(p, &all[7], 1, now, OF, out), 1); /* the last, if alone */
+	assert_int_equal(partners_sample(p, &all[5], 1, now, OF, out), 0);
+	assert_int_equal(partners_sample(p, all, 2, now, OF, out), 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -605,6 +728,11 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_table, begin, end),
 	        cmocka_unit_test_setup_teardown(test_pulls, begin, end),
 	        cmocka_unit_test_setup_teardown(test_stalls_shut_both_ways, begin, end),
+	        cmocka_unit_test_setup_teardown(test_a_wait_costs_four_times, begin, end),
+	        cmocka_unit_test_setup_teardown(test_doubts, begin, end),
+	        cmocka_unit_test_setup_teardown(test_new_peers_that_fail, begin, end),
+	        cmocka_unit_test_setup_teardown(test_new_peers_that_answer, begin, end),
+	        cmocka_unit_test_setup_teardown(test_some_of_them, begin, end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,9 +70,9 @@ as_far() {
 
 mixed() {
 	settings m 1e6
-	enter m mc
+	enter m mc --gate always
 	check "an agent on the CPU" ready mc || return
-	enter_gpu m mg --seed "$(seed_of mc)"
+	enter_gpu m mg --seed "$(seed_of mc)" --gate always
 	check "an agent on the GPU" ready mg || return
 	check "it trains there" on_the_gpu mg
 	check "they exchange" await mc mg -- exchanges.outcomes.exchanged\>=3 training.loss\>=0
@@ -82,7 +82,7 @@ mixed() {
 	check "it leaves" ended mg
 	check "its checkpoint is whole" whole_checkpoint mg
 	check "and as good on both backends" same_on_both m "$(newest mg)"
-	enter_gpu m mg --seed "$(seed_of mc)" --resume
+	enter_gpu m mg --seed "$(seed_of mc)" --resume --gate always
 	check "it goes on" ready mg || return
 	check "from the checkpoint" await_log 'resum|going on|continu' mg
 	check "and they exchange again" await mg -- exchanges.outcomes.exchanged\>=2
@@ -92,10 +92,10 @@ mixed() {
 # A peer that sends the same for ever is known by the sketch of it, a poisoner by what is no number.
 bad_peers() {
 	settings b 1e6
-	enter_rogue b ROGUE_POISON=stale bs
-	enter_rogue b ROGUE_POISON=nan bn
+	enter_rogue b ROGUE_POISON=stale bs --gate always
+	enter_rogue b ROGUE_POISON=nan bn --gate always
 	check "two bad agents" ready bs bn || return
-	enter_gpu b bg --seed "$(seed_of bs)" --seed "$(seed_of bn)"
+	enter_gpu b bg --seed "$(seed_of bs)" --seed "$(seed_of bn)" --gate always
 	check "one on the GPU" ready bg || return
 	# Three times in a row would be quarantine; a slow agent may be too near by then.
 	check "it finds out who stands still" await_log \

@@ -11,13 +11,14 @@ owner() {
 	owner[$1]=$("$dunlin" keygen --owner --out "$dir/$1.owner" | tail -1)
 	[ -n "${owner[$1]}" ]
 }
-# invite OWNER LABEL AGENTS [DATE]
+# invite OWNER LABEL AGENTS [DATE [FLAGS...]]
 invite() {
 	rm -f "$dir/$2.invite"
 	"$dunlin" certify --owner-key "$dir/$1.owner" --label "$2" --agents "$3" \
-		--expires "${4:-2099-12-31}" --out "$dir/$2.invite" >/dev/null
+		--expires "${4:-2099-12-31}" --out "$dir/$2.invite" "${@:5}" >/dev/null
 }
 owner o && owner x || exit 99
+train='' # but for those of a run
 o=(--owner "${owner[o]}")
 
 # refuses NAME PATTERN ARGUMENTS...: such an agent ends with code 3, and says so.
@@ -32,11 +33,13 @@ refuses() {
 trains() {
 	invite o lab 3 && invite x foreign 3
 	settings t 1e6
+	local train=train
 	enter t t0 "${o[@]}" --invite "$dir/lab.invite"
 	check "an agent with a certificate" ready t0 || return
 	enter t t1 --seed "$(seed_of t0)" "${o[@]}" --invite "$dir/lab.invite"
 	check "another" ready t1 || return
 	check "exchange parameters" await t0 t1 -- exchanges.outcomes.exchanged\>=5
+	train=''
 	check "an agent with the secret alone" start t2 --seed "$(seed_of t0)" || return
 	check "hears why it is no member" await_log 'no certificate of this flock' t2
 	check "one with another owner's invite" start t3 --seed "$(seed_of t0)" \
@@ -47,6 +50,20 @@ trains() {
 	check "the others go on" await t0 -- exchanges.outcomes.exchanged\>=$((n + 5))
 	check "and know one peer, no more" await t0 t1 -- peers.alive=1 peers.dead=0
 	check "neither was ever one" not_said t0 "$(of joined t2)|$(of joined t3)"
+	check "all leave" all_leave
+}
+
+# An invite states what its agents may train: who is faster counts for no more.
+rated() {
+	invite o fast 1 && invite o slow 1 2099-12-31 --rate 10
+	settings q 4000
+	local train=train
+	enter q q0 "${o[@]}" --invite "$dir/fast.invite"
+	check "an agent without a stated rate" ready q0 || return
+	enter q q1 --seed "$(seed_of q0)" "${o[@]}" --invite "$dir/slow.invite"
+	check "one with a rate of 10 samples a second" ready q1 || return
+	check "is faster, and told to be capped" await_log "$(of capped q1)" q0
+	check "the other one is not" not_said q1 "$(of capped q0)"
 	check "all leave" all_leave
 }
 
@@ -123,6 +140,14 @@ revoked() {
 		await r0 r1 r2 -- "${id[r3]}:state=dead" peers.alive=2
 	check "it hears so" await_log 'revoked by the owner' r3
 	check "the list is kept" await_file "$dir/r2/revoked"
+	cp "$dir/list" "$dir/list.old" && rm "$dir/list"
+	"$dunlin" revoke "${id[r3]}" "$(printf '%064d' 2)" --owner-key "$dir/o.owner" \
+		--out "$dir/list" >/dev/null
+	signal HUP r1
+	check "a list that was begun anew is passed on" await_list r2
+	cp "$dir/list.old" "$dir/list"
+	signal HUP r1
+	check "an older one is told" await_log 'is not in force, since a later one' r1
 	crash r3
 	check "its own folder has it too, or its peers tell it" start_or_refused r3 "$seed"
 	check "the others stay as they are" await r0 r1 r2 -- peers.alive=2
@@ -131,6 +156,14 @@ revoked() {
 await_file() {
 	local end=$((SECONDS + patience))
 	until [ -s "$1" ]; do
+		[ $SECONDS -lt $end ] || return 1
+		sleep 0.05
+	done
+}
+# await_list NAME: until it has kept the owner's newest list.
+await_list() {
+	local end=$((SECONDS + patience))
+	until cmp -s "$dir/list" "$dir/$1/revoked"; do
 		[ $SECONDS -lt $end ] || return 1
 		sleep 0.05
 	done
@@ -171,5 +204,5 @@ sybils() {
 	check "all leave" all_leave
 }
 
-for s in trains own expires revoked sybils; do scenario $s; done
+for s in trains rated own expires revoked sybils; do scenario $s; done
 finish

@@ -124,9 +124,15 @@ expect "certify" 0 '' 'label lab for 3 agents, until 2100-01-01 00:00:00 UTC'
 [ "$(stat -c %a lab.invite)" = 600 ]
 verdict "an invite is for its owner alone" $?
 run revoke lab --owner-key owner.key --out revoked
-expect "revoke" 0 '' 'revoked: version 1, 1 revoked'
+expect "revoke" 0 '' 'a new list, which takes the place of every earlier one'
+expect "and what it has" 0 '' 'revoked: version [0-9]*, 1 revoked'
+version=$(sed -n 's/.*: version \([0-9]*\),.*/\1/p' out)
 run revoke "$(printf '%064d' 7)" lab --owner-key owner.key --out revoked
-expect "revoke adds to the list" 0 '' 'revoked: version 2, 2 revoked'
+expect "revoke adds to the list" 0 '' 'revoked: version [0-9]*, 2 revoked'
+run revoke other --owner-key owner.key --out begun
+expect "a list that is begun anew" 0 '' 'begun: a new list'
+[ "$(sed -n 's/.*: version \([0-9]*\),.*/\1/p' out)" -gt "$version" ]
+verdict "is later than the one that was lost" $?
 run revoke a:b --owner-key owner.key --out revoked
 expect "neither a label nor an id" 3 '"a:b" is no id, which has 64 digits: a label has' ''
 run keygen --owner --out other.key

@@ -51,9 +51,8 @@ skip() { n=$((n + 1)) && echo "ok $n - $1 # SKIP $2"; }
 printf '102.0\tan <event>\n99\tbefore it all\n' >events.tsv
 printf 'a\tfinished\n<b&">\tleft\n' >fates
 
-plot() {
-	awk -f "$srcdir/deploy/plot.awk" -v title='a & b' -v events=events.tsv -v y="$1" \
-		-v scale="${2:-1}" small.tsv
+plot() { # plot NAME FILE
+	"$dunlin" plot --title 'a & b' --events events.tsv --y "$1" --out "$2" small.tsv
 }
 well_formed() {
 	if command -v xmllint >/dev/null; then
@@ -67,25 +66,40 @@ count() { # count N PATTERN FILE
 	grep -cE -e "$2" "$3"
 	[ "$(grep -cE -e "$2" "$3")" = "$1" ]
 }
-plot loss >loss.svg 2>err
+line='class="l k[0-9] d[0-9]" d="M[0-9.]+ [0-9.]+[^"]*"><title>' # of an agent; not of the legend
+plot loss loss.svg 2>err
 check "a plot" test -s loss.svg -a ! -s err
-check "of the one agent that has a loss" count 1 '<polyline' loss.svg
-check "with its four points, the first at the left, the last not that of its end" \
-	has loss.svg 'points="70\.0,[0-9.]+ [0-9.]+,[0-9.]+ [0-9.]+,[0-9.]+ 535\.0,[0-9.]+"'
-check "the event, but none from before" count 1 'stroke-dasharray' loss.svg
-plot bytes_sent+net_bytes_sent 1e-6 >bytes.svg
-check "a plot of a sum" count 2 '<polyline' bytes.svg
-check "in its unit" has bytes.svg '>3</text>'
+check "of the one agent that has a loss" count 1 "$line" loss.svg
+check "with its four points, the last not that of its end" \
+	has loss.svg 'd="M[0-9.]+ [0-9.]+(L[0-9.]+ [0-9.]+){3}"><title>a</title>'
+check "the event, but none from before" count 1 'class="mark"' loss.svg
+plot bytes_sent+net_bytes_sent bytes.svg
+check "a plot of a sum" count 2 "$line" bytes.svg
+check "in its unit" has bytes.svg 'bytes_sent\+net_bytes_sent \(MB\)'
 check "names are escaped" has bytes.svg '>&lt;b&amp;&quot;&gt;<'
+plot loss,accuracy page.html
+check "a page of two plots" count 2 '</svg>' page.html
 if command -v xmllint >/dev/null || command -v python3 >/dev/null; then
 	check "well-formed" well_formed loss.svg
 	check "both of them" well_formed bytes.svg
 else
 	skip "well-formed" "neither xmllint nor python3"
 fi
-plot nothing >none.svg 2>err
-check "a column that is not there" test $? = 1
+plot nothing none.svg 2>err
+check "a column that is not there" test $? = 4
 check "is named" has err 'no column nothing'
+check "and nothing is written" test ! -e none.svg
+mkdir two
+{
+	echo '{"event":"start","time":100,"step":0}'
+	echo '{"event":"step","time":101,"step":1,"loss":0.9}'
+	echo '{"event":"step","time":102,"step":2,"loss":0.5}'
+	echo '{"event":"eval","time":103,"step":2,"accuracy":0.8,"loss":0.4}'
+	printf '{"event":"step","time":104,"st'
+} >two/metrics.jsonl
+"$dunlin" plot --x step --out metrics.svg two/metrics.jsonl
+check "a plot of metrics, whose last line is torn" \
+	has metrics.svg 'd="M[0-9.]+ [0-9.]+L[0-9.]+ [0-9.]+"><title>two</title>'
 
 awk -F'\t' -f "$srcdir/deploy/table.awk" fates small.tsv >table 2>err
 check "a table" test $? = 0
@@ -163,9 +177,10 @@ check "the agent that left, with its last accuracy" has whole.txt '^three +left 
 check "one that finished, and the merged model" \
 	has whole.txt '^two +finished +[0-9.]+ % +[0-9.]+ % +[1-9]'
 check "the last line is the folder" test "$(tail -n 1 whole.txt)" = "$dir/whole"
-check "four lines of loss" count 4 '<polyline' whole/loss.svg
-check "four of bytes" count 4 '<polyline' whole/bytes.svg
-check "five events" count 5 'stroke-dasharray' whole/bytes.svg
+check "four lines of loss" count 4 "$line" whole/loss.svg
+check "four of bytes" count 4 "$line" whole/bytes.svg
+check "five events" count 5 'class="mark"' whole/bytes.svg
+check "a page of four plots" count 4 '</svg>' whole/report.html
 check "weights of those that finished" test -s whole/two/final.safetensors -a \
 	-s whole/four/final.safetensors
 check "nothing is left running, nor lying about" nothing_left

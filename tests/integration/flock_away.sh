@@ -10,7 +10,7 @@
 # and stay for so long.
 away() {
 	local p=$1 name
-	settings "$p" 120
+	settings "$p" 600 # seconds: one exchange may be doubted, and comes again a second later
 	train='' begin "${p}w" --listen 127.0.0.1:0
 	check "a witness" ready "${p}w" || return
 	for name in "${@:3}"; do
@@ -58,7 +58,7 @@ gone() {
 
 # Its partner leaves while they are in touch: what is left is for it to train.
 left() {
-	settings l 80
+	settings l 400 # a peer looks for 0.7 s before it trains
 	enter l l0
 	check "an agent" ready l0 || return
 	enter l l1 --seed "$(seed_of l0)"

@@ -43,7 +43,7 @@ unequal() {
 # By Dirichlet shares: each has little of some of the labels.
 other_data() {
 	local all=(d0 d1 d2) name k=0 skewed=(--partition label --parts 3 --alpha 0.3)
-	settings d 60 200
+	settings d 150 200 # long enough for the others to come, on a busy machine
 	enter d d0 "${skewed[@]}" --part 0
 	check "an agent with data of its own" ready d0 || return
 	for name in d1 d2; do

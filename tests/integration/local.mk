@@ -19,12 +19,14 @@ SCRIPT_TESTS += \
 	tests/integration/flock_poison.sh \
 	tests/integration/flock_rogue.sh \
 	tests/integration/flock_unlike.sh \
+	tests/integration/flock_wire.sh \
 	tests/integration/gossip_pure.sh \
 	tests/integration/join_line.sh \
 	tests/integration/leave.sh \
 	tests/integration/noise_python.sh \
 	tests/integration/safetensors_python.sh \
 	tests/integration/signals.sh \
+	tests/integration/simulate.sh \
 	tests/integration/top.sh \
 	tests/integration/train.sh
 

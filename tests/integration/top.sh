@@ -62,7 +62,7 @@ watched() {
 	check "a member is a row" seen '^w1 +member +- +- ' "$out"
 	check "and another" seen '^w2 +member +- ' "$out"
 	check "one that trains, with its run and its gate" \
-		seen '^w3 +training +[1-9][0-9]* +[0-9.]+ .* [0-9.]+% +2 .*/0\.15 +[a-z-]+ ' "$out"
+		seen '^w3 +training +[1-9][0-9]* +[0-9.]+ .* [0-9.]+% +2 .*/0\.35 +[a-z-]+ ' "$out"
 	check "one that is not there" seen '^w4 +absent +- ' "$out"
 	check "there are headings" seen '^NAME +PHASE +STEP +LOSS +ACC +RUN +PEERS' "$out"
 	check "no terminal, no escapes" test "$(lines $'\033' "$out")" = 0
@@ -100,7 +100,7 @@ watched() {
 	check "that is the end" ended view
 	check "the last rows say so" last_rows "$out"
 	check "every line of the log has its columns" awk -F'\t' 'NR == 1 { n = NF; next }
-		NF != n { print; bad = 1 } END { exit bad || n != 29 || NR < 10 }' "$log"
+		NF != n { print; bad = 1 } END { exit bad || n != 32 || NR < 10 }' "$log"
 	for n in w1 w2 w3 w4; do
 		check "the log has the end of $n once" test \
 			"$(lines "^[0-9.]+${tab}$n${tab}gone" "$log")" = 1

@@ -57,6 +57,19 @@ make_data train 500 8 1
 make_data test 90 8 2
 make_data narrow 90 6 3
 
+# The same images as NumPy writes them.
+make_npy() { # make_npy TYPE SHAPE < ELEMENTS
+	local dict="{'descr': '$1', 'fortran_order': False, 'shape': $2, }"
+	printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "$dict"
+	cat
+}
+mkdir arrays
+for part in train test; do
+	count=$(($(stat -c %s $part-labels) - 8))
+	tail -c +17 $part-images | make_npy "|u1" "($count, 8, 8)" >arrays/x_$part.npy
+	tail -c +9 $part-labels | make_npy "|u1" "($count,)" >arrays/y_$part.npy
+done
+
 # 400 samples to train on, 25 steps an epoch, 200 in all. Dropout and augmentation are on, so that
 # a resume that forgets either is noticed.
 cat >run.json <<'JSON'
@@ -102,6 +115,9 @@ checkpoint-000000000150.safetensors checkpoint-000000000175.safetensors \
 checkpoint-000000000200.safetensors final.safetensors"
 train --out again >/dev/null 2>&1
 is "the same config gives the same bits" cmp straight/final.safetensors again/final.safetensors
+train --out arrays.run --data arrays >/dev/null 2>err.log
+is "so do the same images as NumPy's arrays" \
+	cmp straight/final.safetensors arrays.run/final.safetensors
 train --out other --train-seed 2 >/dev/null 2>&1
 is "another seed gives others" bash -c '! cmp -s straight/final.safetensors other/final.safetensors'
 

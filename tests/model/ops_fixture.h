@@ -55,10 +55,34 @@ static const struct model_case cases[] = {
                 "name=c; add from=b,c; relu; conv2d units=4 kernel=1 name=d; add from=relu2,d; "
                 "max_pool; flatten; dense units=4"},
         {"added to itself", {1, {6}}, "dense units=4 name=a; add from=a,a"},
+        {"batch norm", {3, {5, 4, 3}},
+                "conv2d units=20 kernel=3 pad=1 bias=0 std=0.3; batch_norm momentum=0.3; relu; "
+                "conv2d units=4 kernel=3 bias=0 name=c; batch_norm eps=0.01; gelu; flatten; dense "
+                "units=4"},
+        {"batch norm of vectors", {1, {9}},
+                "batch_norm; relu; dense units=70 bias=0; batch_norm; relu; dense units=4"},
+        {"shortcuts", {3, {7, 6, 3}},
+                "conv2d units=3 kernel=3 pad=1 std=1; gelu name=b; shortcut units=5 stride=2 "
+                "name=s; conv2d units=5 kernel=3 stride=2 pad=1 bias=0 std=1 from=b; batch_norm "
+                "name=n; add from=n,s; relu; global_pool; dense units=4"},
+        {"layer norm", {3, {5, 4, 3}},
+                "layer_norm; conv2d units=6 kernel=3 pad=1; relu; layer_norm eps=0.01; gelu "
+                "tanh=1; "
+                "flatten; dense units=37; gelu tanh=1; layer_norm; dense units=4"},
         {"flatten behind relu", {3, {4, 4, 2}},
                 "conv2d units=3 kernel=3; relu; flatten; dropout p=0.5; dense units=4"},
 };
 #define N_CASES (sizeof cases / sizeof *cases)
+
+/* The kind in it that a GPU does not have; NULL: it has all. */
+static inline const char *cpu_only(const struct model_case *c)
+{
+	static const char *const kinds[] = {"batch_norm", "layer_norm", "shortcut"};
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+		if (strstr(c->layers, kinds[i]))
+			return kinds[i];
+	return NULL;
+}
 
 static inline void parse_field(struct layer *l, char *word)
 {
@@ -75,7 +99,7 @@ static inline void parse_field(struct layer *l, char *word)
 		}
 		snprintf(l->from[0], sizeof l->from[0], "%s", value);
 	} else {
-		const struct layer_type *t = &layer_types[l->kind];
+		const struct layer_type *t = layer_types[l->kind];
 		int i = 0;
 		while (i < t->n_fields && strcmp(t->fields[i].key, word) != 0)
 			i++;
@@ -185,12 +209,27 @@ static inline void get_grads(struct graph *n, float *out)
 /* Largest difference over the largest value. */
 static inline double apart(const float *a, const float *b, size_t n)
 {
-	double worst = 0, top = 1e-12;
+	double worst = 0, top = 1e-6; /* what is 0 but for rounding may differ */
 	for (size_t i = 0; i < n; i++) {
 		worst = fmax(worst, fabs((double)a[i] - b[i]));
 		top = fmax(top, fabs((double)b[i]));
 	}
 	return worst / top;
+}
+
+/* A model that a backend cannot run is refused. */
+static inline void check_refused(const struct model_case *c, const char *spec)
+{
+	struct fixture f;
+	struct graph *n;
+	struct err e = {0};
+	fixture_init(&f, c);
+	struct device *d = open_device(spec, 1);
+	assert_int_equal(graph_new(&n, &f.arch, d, BATCH, &e), ERR_UNSUPPORTED);
+	if (!strstr(e.msg, "on the CPU only"))
+		fail_msg("%s: %s", c->name, e.msg);
+	device_close(d);
+	fixture_close(&f);
 }
 
 static inline void check_backend(const struct model_case *c, const char *spec, int threads)
@@ -217,6 +256,12 @@ static inline void check_backend(const struct model_case *c, const char *spec, i
 				        threads, p->name, off);
 		}
 	}
+	graph_get_params(np, f.grads); /* statistics move in the forward pass */
+	graph_get_params(nt, f.more);
+	for (size_t i = 0; i < f.arch.n_total; i++)
+		if (fabs((double)f.grads[i] - f.more[i]) > 1e-6 * (1 + fabs((double)f.grads[i])))
+			fail_msg("%s on %s/%d: value %zu is %g, want %g", c->name, spec, threads, i,
+			        (double)f.more[i], (double)f.grads[i]);
 	struct err e = {0};
 	assert_int_equal(graph_eval(np, f.x, f.labels, BATCH - 2, &want, &e), 0);
 	assert_int_equal(graph_eval(nt, f.x, f.labels, BATCH - 2, &got, &e), 0);

@@ -37,6 +37,16 @@ static void presets_have_known_sizes(void **state)
 	assert_int_equal(a.n_total, 320 + 9248 + 18496 + 3136 * 128 + 128 + 1290);
 	assert_string_equal(a.views[0].name, "conv1.weight");
 	arch_close(&a);
+	/* He et al.'s for CIFAR-10; its 19 norms of 16, 32 and 64 channels have 688 together. */
+	static const struct shape cifar = {3, {32, 32, 3}};
+	assert_int_equal(arch_preset(&a, "resnet20", &cifar, 10, &e), 0);
+	assert_int_equal(a.n_train, 269722);
+	assert_int_equal(a.n_total - a.n_train, 2 * 688);
+	assert_int_equal(a.n_train - a.n_decay, 2 * 688 + 10);
+	arch_close(&a);
+	static const struct shape vector = {1, {64}};
+	assert_int_equal(arch_preset(&a, "resnet20", &vector, 10, &e), ERR_INVALID);
+	assert_non_null(strstr(e.msg, "image"));
 	assert_int_equal(arch_preset(&a, "rnn", &image, 10, &e), ERR_NOTFOUND);
 	assert_non_null(strstr(e.msg, "rnn"));
 }

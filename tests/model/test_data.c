@@ -264,13 +264,13 @@ static void test_statistics(void **state)
 	(void)state;
 	uint8_t pixels[] = {0, 255, 51, 51, 9, 9};
 	struct dataset d = {.shape = {3, {1, 2, 1}}, .count = 3, .pixels = pixels};
-	double mean, std;
-	dataset_statistics(&d, (uint32_t[]){0, 1}, 2, &mean, &std);
-	assert_true(fabs(mean - 0.35) < 1e-12);
-	assert_true(fabs(std - sqrt((1 + 2 * 0.04) / 4 - 0.35 * 0.35)) < 1e-12);
-	dataset_statistics(&d, (uint32_t[]){2}, 1, &mean, &std);
-	assert_true(fabs(mean - 9 / 255.0) < 1e-12);
-	assert_true(std == 1);
+	struct normalisation norm;
+	dataset_statistics(&d, (uint32_t[]){0, 1}, 2, &norm);
+	assert_true(fabs(norm.mean[0] - 0.35) < 1e-12);
+	assert_true(fabs(norm.std[0] - sqrt((1 + 2 * 0.04) / 4 - 0.35 * 0.35)) < 1e-12);
+	dataset_statistics(&d, (uint32_t[]){2}, 1, &norm);
+	assert_true(fabs(norm.mean[0] - 9 / 255.0) < 1e-12);
+	assert_true(norm.n == 1 && norm.std[0] == 1);
 }
 
 #define COUNT 1003

@@ -80,8 +80,7 @@ static struct loader *open_loader(struct device *d, bool shuffle)
 	        .batch = BATCH,
 	        .seed = 3,
 	        .augment = {.flip = true, .shift = 2, .scale = 0.1},
-	        .mean = 0.4,
-	        .std = 0.3,
+	        .norm = {1, {0.4}, {0.3}},
 	        .shuffle = shuffle,
 	        .ahead = 1,
 	        .dev = d};

@@ -49,8 +49,7 @@ static struct loader_config config(int64_t batch, int ahead)
 	        .batch = batch,
 	        .seed = 5,
 	        .augment = {.flip = true, .shift = 1, .scale = 0.2},
-	        .mean = 0.3,
-	        .std = 0.5,
+	        .norm = {1, {0.3}, {0.5}},
 	        .shuffle = true,
 	        .ahead = ahead};
 }
@@ -435,7 +434,7 @@ static void test_refuses(void **state)
 	refuse(config(4, LIMIT_READ_AHEAD + 1), 0, ERR_INVALID, "ahead");
 	refuse(config(4, -1), 0, ERR_INVALID, "ahead");
 	c = config(4, 1);
-	c.std = 0;
+	c.norm.std[0] = 0;
 	refuse(c, 0, ERR_INVALID, "deviation 0");
 	c = config(4, 1);
 	c.augment.shift = W;

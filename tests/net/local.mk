@@ -5,12 +5,14 @@ UNIT_TESTS += \
 	tests/net/test_aead \
 	tests/net/test_budget \
 	tests/net/test_bulk \
+	tests/net/test_bulk_lattice \
 	tests/net/test_bulk_stream \
 	tests/net/test_certificate \
 	tests/net/test_convert \
 	tests/net/test_datagram \
 	tests/net/test_frame \
 	tests/net/test_identity \
+	tests/net/test_lattice \
 	tests/net/test_lists \
 	tests/net/test_noise \
 	tests/net/test_transport \
@@ -25,6 +27,7 @@ UNIT_TESTS += \
 
 TSAN_TESTS += tests/net/test_bulk
 tests_net_test_bulk_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
+tests_net_test_bulk_lattice_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_bulk_stream_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_certificate_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_convert_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
@@ -35,6 +38,7 @@ tests_net_test_noise_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_budget_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_datagram_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_frame_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
+tests_net_test_lattice_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_lists_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_verify_budget_LDADD = $(NET_LIBS) $(CMOCKA_LIBS)
 tests_net_test_strangers_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc

@@ -228,6 +228,72 @@ static void test_an_invite_fills_no_table(void **state)
 	admission_free(a);
 }
 
+/* An invite of its own for agent `number`, for ever unless it is said. */
+static int add_alone(struct admission *a, int number, uint64_t expires_s)
+{
+	struct invite v = {.label = "one", .agents = 1, .expires_s = expires_s};
+	uint8_t invite[INVITE_BYTES], bytes[CERTIFICATE_BYTES];
+	struct peer_id id = id_of(number);
+	memcpy(v.key, agents[number].public, sizeof v.key); /* another key for each */
+	invite_sign(&v, owner_key.secret, invite);
+	certificate_sign(invite, agents[number].secret, &id, agents[number].secret, bytes);
+	return admission_add(a, bytes, sizeof bytes, NULL);
+}
+
+static void test_old_invites_give_way(void **state)
+{
+	struct admission *a = open_it(1000);
+	(void)state;
+	/* With our own, all places are taken; number 2 lives, 7 and 9 expire soon. */
+	for (int i = 1; i < ADMISSION_INVITES; i++)
+		assert_int_equal(add_alone(a, i, i == 7 || i == 9 ? NOW + 5 : 3 * NOW), 0);
+	live(a, 2, true);
+	live(a, 9, true);
+	admission_time(a, NOW + 5);
+	assert_int_equal(look(a, 7), ADMISSION_EXPIRED);
+	for (int i = 500; i < 502; i++)
+		assert_int_equal(add_alone(a, i, 3 * NOW), 0);
+	assert_int_equal(look(a, 7), ADMISSION_UNKNOWN);
+	assert_int_equal(look(a, 9), ADMISSION_UNKNOWN);
+	assert_int_equal(look(a, 1), ADMITTED);
+	/* Now the oldest of which nobody lives; never our own. */
+	assert_int_equal(add_alone(a, 502, 3 * NOW), 0);
+	assert_int_equal(look(a, 1), ADMISSION_UNKNOWN);
+	for (int i = 503; i < 900; i++)
+		assert_int_equal(add_alone(a, i, 3 * NOW), 0);
+	assert_int_equal(look(a, 2), ADMITTED);
+	assert_int_equal(look(a, 0), ADMITTED);
+	assert_int_equal(look(a, 899), ADMITTED);
+	assert_int_equal(look(a, 510), ADMISSION_UNKNOWN);
+	/* Not even when it has expired. */
+	admission_time(a, 2 * NOW);
+	assert_int_equal(add_alone(a, 900, 3 * NOW), 0);
+	assert_int_equal(look(a, 0), ADMISSION_EXPIRED);
+	admission_free(a);
+}
+
+/* Two invites with one label are one label: the owner has signed both. */
+static void test_what_a_label_stands_for(void **state)
+{
+	struct admission *a = open_it(16);
+	struct peer_id id = id_of(1);
+	struct invite v;
+	(void)state;
+	assert_false(admission_label(a, &id, &v));
+	assert_int_equal(add(a, 0, 1, 2 * NOW), 0);
+	assert_true(admission_label(a, &id, &v));
+	assert_int_equal(v.agents, 1);
+	assert_int_equal(add_alone(a, 2, NOW + 5), 0);
+	assert_int_equal(add(a, 2, 3, 2 * NOW), 0); /* another label */
+	assert_true(admission_label(a, &id, &v));
+	assert_int_equal(v.agents, 2);
+	assert_string_equal(v.label, "one");
+	admission_time(a, NOW + 5);
+	assert_true(admission_label(a, &id, &v));
+	assert_int_equal(v.agents, 1);
+	admission_free(a);
+}
+
 static size_t list(uint8_t *out, const struct key *by, uint64_t version, int number)
 {
 	struct revocations r = {.version = version, .expires_s = NOW + 100, .n = 2};
@@ -277,6 +343,8 @@ int main(void)
 	        cmocka_unit_test(test_nobody_is_moved_into_anothers_invite),
 	        cmocka_unit_test(test_the_lowest_that_live_count),
 	        cmocka_unit_test(test_an_invite_fills_no_table),
+	        cmocka_unit_test(test_old_invites_give_way),
+	        cmocka_unit_test(test_what_a_label_stands_for),
 	        cmocka_unit_test(test_revoked),
 	};
 	return cmocka_run_group_tests(tests, setup, NULL);

@@ -270,6 +270,12 @@ static int crowd_in(struct peer_addr a, int *slot)
 	return gone;
 }
 
+/* It still has the slot that it got then: a slot that came free is the next one's. */
+static bool stays(int slot, uint64_t since_ms)
+{
+	return b.slot[slot].used && b.slot[slot].deadline_ms == since_ms + BUDGET_HANDSHAKE_MS;
+}
+
 /* Full: of the prefix with most of them the oldest goes. Those with few stay. */
 static void test_crowds_give_way(void **state)
 {
@@ -279,6 +285,7 @@ static void test_crowds_give_way(void **state)
 	assert_int_equal(crowd_in(other, &few[0]), 0);
 	assert_int_equal(crowd_in(six, &few[1]), 0);
 	assert_int_equal(crowd_in(other, &few[2]), 0);
+	now++;
 	/* 16 hosts of one /24 and 16 of another, the second with more connections. */
 	for (unsigned i = 0; i < BUDGET_SLOTS - 3; i++) {
 		unsigned net = i % 5 < 2 ? 7 : 8;
@@ -290,12 +297,12 @@ static void test_crowds_give_way(void **state)
 		assert_int_equal(crowd_in(v4(8 << 8 | i % 16), &slot), 1);
 	assert_int_equal(crowd_in(newcomer, &slot), 1);
 	for (int i = 0; i < 3; i++)
-		assert_true(b.slot[few[i]].used);
+		assert_true(stays(few[i], now - 1));
 	/* Of one address that has its share: its own oldest. */
 	for (unsigned i = 2; i < BUDGET_SLOTS_PREFIX; i++)
 		(void)crowd_in(other, &slot);
 	assert_int_equal(budget_gives_way(&b, &other, now), few[0]);
-	assert_true(b.slot[few[1]].used);
+	assert_true(stays(few[1], now - 1));
 }
 
 /* Where an agent has proved itself there is room, whatever strangers elsewhere do. */
@@ -324,6 +331,66 @@ static void test_the_known_have_slots_of_their_own(void **state)
 	assert_int_equal(b.n_known_slots, BUDGET_SLOTS_PREFIX);
 }
 
+/* Whoever has a site's /48 has 65,536 /64s, and is one crowd all the same. */
+static void test_a_site_is_one_crowd(void **state)
+{
+	int honest, neighbour, slot;
+	struct peer_addr other = v6(1, 1);
+	(void)state;
+	other.ip[2] = 9; /* another /48 */
+	assert_int_equal(crowd_in(other, &honest), 0);
+	assert_int_equal(crowd_in(v6(0, 1), &neighbour), 0);
+	now++;
+	for (unsigned i = 0; i < BUDGET_SLOTS - 2; i++)
+		assert_int_equal(crowd_in(v6(1 + i % 100, 1), &slot), 0);
+	for (unsigned i = 0; i < 1000; i++)
+		assert_int_equal(crowd_in(v6(1000 + i, 1), &slot), 1);
+	assert_true(stays(honest, now - 1));
+	/* In a crowd the addresses with most connections go first. */
+	budget_init(&b, b.key, now);
+	assert_int_equal(crowd_in(v6(0, 1), &neighbour), 0);
+	now++;
+	for (unsigned i = 0; i < BUDGET_SLOTS - 1; i++)
+		assert_int_equal(crowd_in(v6(1 + i % 100, 1), &slot), 0);
+	for (unsigned i = 0; i < 100; i++)
+		assert_int_equal(crowd_in(v6(1 + i % 100, 1), &slot), 1);
+	assert_true(stays(neighbour, now - 1));
+}
+
+/* A stranger has an agent's address: behind the same router, on the same machine. */
+static void test_a_shared_address(void **state)
+{
+	int agent, slot;
+	struct peer_addr shared = v4(1);
+	(void)state;
+	budget_known(&b, &shared, now);
+	assert_int_equal(crowd_in(shared, &agent), 0);
+	assert_int_equal(budget_handshake(&b, agent, now), BUDGET_OK);
+	assert_int_equal(budget_dh(&b, agent, now), BUDGET_OK);
+	now++;
+	for (int i = 0; i < 10 * BUDGET_SLOTS_PREFIX; i++)
+		(void)crowd_in(shared, &slot);
+	assert_true(stays(agent, now - 1));
+	budget_leave(&b, agent, true);
+	/* Its handshakes fail; the agent's are still tried. */
+	while (b.n_slots > 0)
+		budget_leave(&b, b.slot_first, false);
+	for (int i = 0; i < 2 * BUDGET_BURST; i++)
+		assert_int_equal(once(shared, false, false), BUDGET_OK);
+	assert_int_equal(once(shared, true, true), BUDGET_OK);
+	assert_int_equal(b.handshakes.level, BUDGET_BURST_ALL * 1000); /* others' is whole */
+	for (int i = 0; i < 2 * BUDGET_DH_BURST; i++)
+		assert_int_equal(once(shared, true, false), BUDGET_OK);
+	/* In all, too, it is bounded. */
+	int n = 0;
+	while (once(shared, false, false) == BUDGET_OK)
+		assert_true(++n < BUDGET_BURST_ALL);
+	/* Where no agent is known nothing is added. */
+	for (int i = 0; i < BUDGET_BURST; i++)
+		assert_int_equal(once(v4(2), false, false), BUDGET_OK);
+	assert_int_equal(once(v4(2), false, false), BUDGET_RATE_ADDRESS);
+}
+
 static void test_texts(void **state)
 {
 	(void)state;
@@ -346,6 +413,8 @@ int main(void)
 	        cmocka_unit_test_setup(test_addresses_are_forgotten, begin),
 	        cmocka_unit_test_setup(test_crowds_give_way, begin),
 	        cmocka_unit_test_setup(test_the_known_have_slots_of_their_own, begin),
+	        cmocka_unit_test_setup(test_a_site_is_one_crowd, begin),
+	        cmocka_unit_test_setup(test_a_shared_address, begin),
 	        cmocka_unit_test_setup(test_random_life, begin),
 	        cmocka_unit_test(test_texts),
 	};

@@ -61,7 +61,7 @@ static void test_exchange(void **state)
 	(void)state;
 	/* Of one word, of a chunk and beside it, of several chunks. */
 	static const size_t counts[] = {1, CHUNK / 4 - 1, CHUNK / 4, CHUNK / 4 + 1, 50001};
-	for (int f = 0; f < CONVERT_FORMATS; f++)
+	for (int f = 0; f < CONVERT_WORDS; f++)
 		for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
 			for (int difference = 0; difference < 2; difference++)
 				exchange(aead_list[0], (enum convert_format)f, counts[i],
@@ -127,7 +127,7 @@ static void unequal(enum convert_format f, size_t there, size_t back, void (*mak
 static void test_directions(void **state)
 {
 	(void)state;
-	for (int i = 0; i < CONVERT_FORMATS; i++) {
+	for (int i = 0; i < CONVERT_WORDS; i++) {
 		enum convert_format f = (enum convert_format)i;
 		unequal(f, 30000, 0, make_pair);
 		unequal(f, 0, 30000, make_pair);

@@ -170,7 +170,7 @@ static void test_exchange(void **state)
 	static const size_t counts[] = {1, 2, 15, 16, 17, 31, 33, 1023, 1024, 1025, 5000};
 	FOR_LEVELS(c)
 	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-		for (int f = 0; f < CONVERT_FORMATS; f++)
+		for (int f = 0; f < CONVERT_WORDS; f++)
 			check_exchange(c, (enum convert_format)f, counts[i]);
 }
 
@@ -183,7 +183,7 @@ static void test_finite(void **state)
 	static float y[N], out[N];
 	static uint8_t wire[4 * N], ours[4 * N];
 	FOR_LEVELS(c)
-	for (int f = 0; f < CONVERT_FORMATS; f++)
+	for (int f = 0; f < CONVERT_WORDS; f++)
 		for (size_t at = 0; at < N; at += 7)
 			for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
 				struct convert_sums sums = {0};
@@ -220,7 +220,7 @@ static void test_mean_stays(void **state)
 	uint8_t wire_a[4 * N], wire_b[4 * N];
 	struct convert_sums sums_a = {0}, sums_b = {0};
 	const struct convert *c = convert_best();
-	for (int f = 0; f < CONVERT_FORMATS; f++) {
+	for (int f = 0; f < CONVERT_WORDS; f++) {
 		for (int i = 0; i < N; i++) {
 			a0[i] = a[i] = (float)(i * 37 % 64) + 0.001953125f * (float)i;
 			b0[i] = b[i] = (float)(i * 11 % 64) - 0.00390625f * (float)i;

@@ -481,6 +481,11 @@ static bool second_is_down(const struct pair *p)
 	return !p->side[1].t->conns;
 }
 
+static bool first_is_told(const struct pair *p)
+{
+	return p->side[0].goodbye[0] != '\0';
+}
+
 static void a_peer_is_expelled_with_a_reason(void **state)
 {
 	static struct pair p;
@@ -489,6 +494,8 @@ static void a_peer_is_expelled_with_a_reason(void **state)
 	connect_pair(&p, 0);
 	transport_expel(p.side[1].t, &p.side[0].identity.id, "because");
 	assert_true(await(&p, second_is_down));
+	assert_true(await(&p, first_is_told));
+	assert_string_equal(p.side[0].goodbye, "because");
 	pair_close(&p);
 }
 

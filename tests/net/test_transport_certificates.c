@@ -116,6 +116,62 @@ static void test_a_certificate_is_asked_for(void **state)
 	identity_close(&third);
 }
 
+static struct peer_id numbered(int i)
+{
+	struct peer_id id = {{(uint8_t)(i + 1), (uint8_t)((i + 1) >> 8), 7}};
+	return id;
+}
+
+/* Records whose certificate nobody has, each from a peer of its own that cannot be reached. */
+static int hold(struct transport *t, int from, int n)
+{
+	int held = 0;
+	for (int i = from; i < from + n; i++) {
+		struct peer_id speaker = numbered(1000 + i);
+		struct peer_addr at = {4, {127, 0, 0, 1}, (uint16_t)(1 + i)};
+		struct gossip_update u = {.kind = UPDATE_RECORD, .record.id = numbered(i)};
+		held += certificates__hold(t, &speaker, &at, CHANNEL_DATAGRAM, &u);
+	}
+	return held;
+}
+
+static int dialling(const struct transport *t)
+{
+	int n = 0;
+	for (const struct conn *c = t->conns; c; c = c->next)
+		n += c->initiator && c->state < CONN_UP;
+	return n;
+}
+
+static bool nobody_is_dialled(const struct pair *p)
+{
+	return dialling(p->side[1].t) == 0;
+}
+
+static void test_what_is_asked_for_is_bounded(void **state)
+{
+	struct pair p;
+	pair_open(&p, *state);
+	admit(&p.side[1]);
+	struct transport *t = p.side[1].t;
+	assert_int_equal(hold(t, 0, 2 * CERTIFICATES_WANTED), 2 * CERTIFICATES_WANTED);
+	assert_int_equal(certificates__held(t), CERTIFICATES_WANTED);
+	certificates__ask(t, transport__now(t));
+	assert_int_equal(dialling(t), CERTIFICATES_DIALS);
+	/* Nobody is dialled twice at one time. */
+	certificates__ask(t, transport__now(t) + 5000);
+	assert_int_equal(dialling(t), CERTIFICATES_DIALS);
+	assert_true(await(&p, nobody_is_dialled));
+	/* Nobody answers: they are given up, and there is room. */
+	certificates__ask(t, transport__now(t) + CERTIFICATES_HELD_MS - 5000);
+	assert_int_equal(certificates__held(t), CERTIFICATES_WANTED);
+	assert_true(await(&p, nobody_is_dialled));
+	hold(t, 1, 1); /* news of one that waits does not make it wait for longer */
+	certificates__ask(t, transport__now(t) + CERTIFICATES_HELD_MS + 5000);
+	assert_int_equal(certificates__held(t), 0);
+	close_admitted(&p);
+}
+
 static bool second_is_alone(const struct pair *p)
 {
 	return p->side[1].t->counters.connections == 0;
@@ -176,6 +232,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_without_a_certificate),
 	        cmocka_unit_test(test_a_certificate_is_asked_for),
+	        cmocka_unit_test(test_what_is_asked_for_is_bounded),
 	        cmocka_unit_test(test_a_forged_certificate_ends_the_session),
 	        cmocka_unit_test(test_the_owners_list_is_passed_on),
 	};

@@ -115,6 +115,26 @@ static void the_deaf_are_forgotten_last(void **state)
 	assert_int_equal(b.verified, before);
 }
 
+/* A flood takes its share of a core and no more, also over new sessions; others are not hit. */
+static void a_flood_takes_its_share(void **state)
+{
+	struct peer_id flood = id_of(1), other = id_of(2);
+	uint64_t taken_us = 0;
+	(void)state;
+	for (int ms = 0; ms < 10000; ms++, now++) {
+		for (int i = 0; i < 100 && !verify_share(&b, &flood, 0, now); i++) {
+			(void)verify_share(&b, &flood, 10000, now);
+			taken_us += 10;
+		}
+		assert_false(verify_share(&b, &other, SHARE_PCT * 5000, now));
+	}
+	assert_in_range(taken_us, SHARE_PCT * 100000 + SHARE_BURST_MS * 900,
+	        SHARE_PCT * 100000 + SHARE_BURST_MS * 1100);
+	now += 10000; /* quiet for long: a burst, no more */
+	assert_false(verify_share(&b, &flood, SHARE_BURST_MS * 1000000 - 1, now));
+	assert_true(verify_share(&b, &flood, 1, now));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -124,6 +144,7 @@ int main(void)
 	        cmocka_unit_test_setup(datagrams_of_a_turn_have_2_ms, begin),
 	        cmocka_unit_test_setup(an_honest_flock_of_128_is_not_hit, begin),
 	        cmocka_unit_test_setup(the_deaf_are_forgotten_last, begin),
+	        cmocka_unit_test_setup(a_flood_takes_its_share, begin),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

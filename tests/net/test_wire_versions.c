@@ -157,8 +157,10 @@ static void test_inner_parts(void **state)
 	decode_today((const uint8_t *)"\x98\x40\x02\x05\xc4\x01\x00\xc0\xc0\xc0\xc0", 11, &back);
 	assert_false(back.hello.identified);
 	assert_int_equal(back.hello.protocol_max, 5);
-	decode_today((const uint8_t *)"\x96\x46\x09\x01\x9a\1\2\3\4\5\6\7\x08\x91\xc0\xc0\x06\x07",
-	        18, &back);
+	decode_today(
+	        (const uint8_t *)"\x96\x46\x09\x01\x9b\1\2\3\4\5\6\7\x08\2\x91\xc0\xc0\x06\x07", 19,
+	        &back);
+	assert_int_equal(back.exchange.fetch.manifest.outer, 2);
 	assert_true(back.exchange.fetch.manifest.formats == 8 && back.exchange.fetch.offset == 7);
 }
 

@@ -22,6 +22,7 @@ struct side {
 	int ups, gossips, posts, bulks, bulks_failed;
 	struct exchange_message post; /* the last one */
 	int copied;                   /* was told that its identity is a copy */
+	char goodbye[64]; /* what the other said last of why a session ends */
 	/* of each bulk connection that has come */
 	int fd[BULKS];
 	bool we_dialled[BULKS];
@@ -93,8 +94,10 @@ static inline void on_bulk(void *arg, const struct peer_id *id, uint64_t exchang
 
 static inline void on_say(void *arg, enum transport_level level, const char *text)
 {
-	((struct side *)arg)->copied +=
-	        level == TRANSPORT_WARN && strncmp(text, "copied identity: ", 17) == 0;
+	struct side *s = arg;
+	s->copied += level == TRANSPORT_WARN && strncmp(text, "copied identity: ", 17) == 0;
+	if (strncmp(text, "a peer says goodbye: ", 21) == 0)
+		snprintf(s->goodbye, sizeof s->goodbye, "%s", text + 21);
 }
 
 static inline void on_closed(void *arg)

@@ -20,7 +20,7 @@
 #include "gossip/exchange/exchange.h"
 #include "gossip/policy/clip.h"
 #include "net/bulk/convert.h"
-#include "tests/sim/simnet.h"
+#include "agent/simulate/simnet.h"
 
 #define XSIM_AGENTS 16
 #define XSIM_WORDS 1000

@@ -1,15 +1,7 @@
 # SPDX-License-Identifier: MIT
-# The world that all simulations stand on.
-SIMNET_SOURCES = \
-	tests/sim/queue.c \
-	tests/sim/queue.h \
-	tests/sim/simnet.c \
-	tests/sim/simnet.h \
-	tests/sim/simnet_stream.c
-
 # The simulator of membership. It links what the core links: nothing that could do I/O.
 check_LIBRARIES += libsim.a
-libsim_a_SOURCES = $(SIMNET_SOURCES) \
+libsim_a_SOURCES = \
 	tests/sim/check.c \
 	tests/sim/faults.c \
 	tests/sim/forger.c \
@@ -20,7 +12,7 @@ libsim_a_SOURCES = $(SIMNET_SOURCES) \
 	tests/sim/sim.c \
 	tests/sim/sim.h \
 	tests/sim/truth.c
-SIM_LIBS = libsim.a libgossip.a libbase.a
+SIM_LIBS = libsim.a libsimnet.a libgossip.a libbase.a
 check_PROGRAMS += tests/sim/sim_membership
 tests_sim_sim_membership_SOURCES = tests/sim/membership.c
 tests_sim_sim_membership_LDADD = $(SIM_LIBS)
@@ -28,7 +20,7 @@ EXTRA_DIST += tests/sim/exchange_mutants tests/sim/mutants
 
 # The simulator of whole agents.
 check_LIBRARIES += libsimflock.a
-libsimflock_a_SOURCES = $(SIMNET_SOURCES) \
+libsimflock_a_SOURCES = \
 	tests/sim/flock/bulk.c \
 	tests/sim/flock/byzantine.c \
 	tests/sim/flock/byzantine.h \
@@ -42,7 +34,7 @@ libsimflock_a_SOURCES = $(SIMNET_SOURCES) \
 	tests/sim/flock/script.c \
 	tests/sim/flock/toy.c \
 	tests/sim/flock/world.c
-FLOCK_SIM_LIBS = libsimflock.a libgossip.a libbase.a
+FLOCK_SIM_LIBS = libsimflock.a libsimnet.a libgossip.a libbase.a
 check_PROGRAMS += tests/sim/sim_flock
 tests_sim_sim_flock_SOURCES = tests/sim/flock/main.c
 tests_sim_sim_flock_LDADD = $(FLOCK_SIM_LIBS)

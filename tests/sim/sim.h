@@ -19,7 +19,7 @@
 #define DUNLIN_TESTS_SIM_SIM_H
 
 #include "gossip/membership/gossip.h"
-#include "tests/sim/simnet.h"
+#include "agent/simulate/simnet.h"
 
 #define SIM_CANARY_BYTES 64
 #define SIM_CANARY 0xa5

@@ -15,15 +15,12 @@
 #define LOOKS 60          /* that say something about how often a member is suspected */
 #define SUSPECT_MOST 0.45 /* of them; and so much more for each liar, which is heard once */
 #define SUSPECT_LIAR 0.05
-#define PATHS 4     /* own paths that a radius or one peer's pulls may be long */
-#define RADII 4     /* that one peer may move us by in all merge rounds */
+#define PATHS 4 /* own paths that a radius or one peer's pulls may be long */
+#define RADII 4 /* that one peer may move us by in all merge rounds */
+#define ROUNDED 1.001
+#define SHRUNK 1.1 /* a radius, between two exchanges at most so many times shorter */
 #define RETURN 0.08 /* of the way back to the optimum, in one step of the learner */
 #define FASTER 1.5  /* than the fastest of all: what one peer may claim to train */
-
-/* Only with --lie: the core resists it in part. The age of the run, which bounds a first claim, is
- * taken from the median of what members claim (gossip/flock/claims.c); while few of the honest have
- * claimed anything that is a liar's own count, and counts in full: --seed 2 --lie samples. */
-#define UNRESISTED (1u << BYZ_SAMPLES)
 
 static const char *const names[BYZ_LIES] = {[BYZ_SKETCH] = "sketch",
         [BYZ_NO_SKETCH] = "no-sketch",
@@ -108,8 +105,6 @@ void byz_draw(struct fsim *w)
 {
 	int liars = (int)world_between(w, 1, (uint64_t)w->n / 3);
 	w->faults_end_ms = 1000;
-	if (w->setup.lie == BYZ_SAMPLES)
-		w->rate_cap = draw_rate_cap(w);
 	while (liars > 0) {
 		int i = (int)world_between(w, 1, (uint64_t)w->n - 1);
 		if (byz_is_liar(w, i))
@@ -117,10 +112,10 @@ void byz_draw(struct fsim *w)
 		for (int k = 0; k < BYZ_LIES; k++)
 			w->lies[i] |= (uint32_t)world_chance(w, 0.2) << k;
 		w->lies[i] |= 1u << rng_below(&w->rng, BYZ_LIES);
-		w->lies[i] &= ~UNRESISTED;
-		w->lies[i] |= w->lies[i] ? 0 : 1u << BYZ_SKETCH;
 		if (w->setup.lie >= 0)
 			w->lies[i] = 1u << w->setup.lie;
+		if (byz_lies(w, i, BYZ_SAMPLES))
+			w->rate_cap = draw_rate_cap(w);
 		liars--;
 	}
 	draw_starts(w);
@@ -150,6 +145,8 @@ static bool judged(const struct fsim *w, int i)
 void byz_sent(struct fsim *w, int from, const struct exchange_message *m)
 {
 	struct flock_view v;
+	if ((m->kind == EXCHANGE_OFFER || m->kind == EXCHANGE_ACCEPT) && m->terms.final)
+		w->agent[from].final = m->exchange;
 	enum byz_lie lie = byz_offered(w, m->exchange);
 	if (!judged(w, from) || m->kind != EXCHANGE_ACCEPT || lie == BYZ_LIES)
 		return;
@@ -158,17 +155,38 @@ void byz_sent(struct fsim *w, int from, const struct exchange_message *m)
 		fail(w, "agent %d accepts an offer that lies: %s", from, byz_lie_name((int)lie));
 }
 
+/* The lower median of what it has heard is a lie (gossip/flock/claims.c). */
+static bool outvoted(const struct fsim *w, int i)
+{
+	const struct gossip *g = flock_membership(w->agent[i].core);
+	struct member_view v;
+	int n = 0, honest = 0;
+	for (int k = 0; k < w->n; k++) {
+		bool claims = k != i && gossip_find(g, &w->agent[k].id, &v) &&
+		              v.record.status.samples > 0;
+		n += claims;
+		honest += claims && !byz_lies(w, k, BYZ_SAMPLES);
+	}
+	return n > 0 && honest < (n - 1) / 2 + 1;
+}
+
 /* All samples that are trained, and what liars' words may add: a share of the run beyond the
  * records, and for each who lies about its own count the stated rate since the run began. */
 static void check_clock(struct fsim *w, int i, const struct flock_view *v)
 {
+	if (v->phase < FLOCK_TRAINING) /* what counts may still fall */
+		w->agent[i].outvoted = outvoted(w, i);
+	if (v->phase < FLOCK_TRAINING || w->agent[i].outvoted)
+		return;
 	double most = (double)w->trained + FSIM_STALE * (double)w->total;
 	for (int k = 0; k < w->n; k++)
 		if (byz_lies(w, k, BYZ_SAMPLES))
-			most += w->rate_cap * (double)w->now_ms / 1000;
+			most += w->rate_cap * (1 + (double)w->now_ms / 1000);
 	if ((double)v->clock > most)
-		fail(w, "agent %d: the run's clock says %llu, and %llu samples are trained", i,
-		        (unsigned long long)v->clock, (unsigned long long)w->trained);
+		fail(w,
+		        "agent %d: the run's clock says %llu, over %.0f, and %llu samples are "
+		        "trained",
+		        i, (unsigned long long)v->clock, most, (unsigned long long)w->trained);
 }
 
 /* Runs for long enough to be known, and has not stood still lately. */
@@ -243,7 +261,10 @@ void byz_step(struct fsim *w, int i)
 
 void byz_said(struct fsim *w, int i, const struct flock_say *s)
 {
-	if (judged(w, i) && s->code == SAY_JOIN_NOBODY && !s->flag)
+	/* Claims may make newcomers ask each other for states that nobody has yet; then it trains
+	 * from the initial weights, and has missed nothing. */
+	bool missed = (double)w->trained > FSIM_STALE * (double)w->total;
+	if (judged(w, i) && s->code == SAY_JOIN_NOBODY && !s->flag && missed)
 		fail(w, "agent %d finds nobody to take a state from", i);
 }
 
@@ -260,6 +281,7 @@ void byz_adopts(struct fsim *w, int i)
 		w->lies_adopted++;
 	}
 	g->lied_at = lied > 0 ? g->toy.step + 1 : 0;
+	memset(g->pulled, 0, sizeof g->pulled); /* a path begins */
 }
 
 void byz_trained(struct fsim *w, int i)
@@ -294,31 +316,58 @@ void byz_exported(struct fsim *w, int i)
 		return;
 	fsim_trace(w, "agent %d: off by %.3f, ways %.3f, led away by %.3f at most", i, off, way,
 	        led_away(w, i));
+	if (w->agent[i].outvoted)
+		return; /* its run may have been short */
 	if (!(off <= OFF_MOST * way + led_away(w, i)))
 		fail(w, "agent %d exports a model that is %.2f of the run's way off", i, off / way);
 	else if (off / way > w->worst_off)
 		w->worst_off = off / way;
 }
 
+/* How far one peer may have moved an agent in all merge rounds by now, as gossip/README.md rule 22
+ * has it. The core knows its length from a sketch, which may be older. */
+static double most_merged(const struct fsim *w, int i, const struct flock_view *v)
+{
+	double most = RADII * v->radius, length = 2 * norm(w, w->agent[i].toy.x, NULL);
+	return !v->radius_warm && most < length ? length : most;
+}
+
+/* How far an exchange moves an agent, whatever the partner sent: by no more than its radius, which
+ * may have shrunk since the difference was cut to it. */
+static void check_reach(struct fsim *w, int i, const struct flock_view *v, int who, double length)
+{
+	if (v->radius > 0 && length > SHRUNK * v->radius)
+		fail(w, "agent %d is moved by %.3g by %d in one exchange, with a radius of %.3g", i,
+		        length, who, v->radius);
+}
+
+/* Nobody trains while it merges, but those who still do exchange with it as in training: that
+ * counts by its own path, merge rounds by themselves. */
 void byz_applied(struct fsim *w, int i, const struct flock_action *a)
 {
 	struct fsim_agent *g = &w->agent[i];
 	struct flock_view v;
 	double sum = 0;
 	int who = world_find(w, &a->peer);
+	bool final = a->exchange == g->final;
 	flock_view(g->core, &v);
-	/* Who has finished has its result: those who still train may move it as they like. */
-	if (!judged(w, i) || v.phase != FLOCK_MERGING || v.radius <= 0)
+	if (!judged(w, i))
 		return;
 	for (int p = 0, group = 0; p < w->params; p++) {
 		group += (size_t)p >= w->group_end[group];
 		double d = (double)a->apply.k[group] * (double)g->staging[p];
 		sum += d * d;
 	}
-	g->pulled[who] += sqrt(sum);
-	if (g->pulled[who] > (RADII + 2) * v.radius) /* which shrinks a little */
-		fail(w, "agent %d is moved by %.3g by %d in merge rounds, %.3g radii", i,
-		        g->pulled[who], who, g->pulled[who] / v.radius);
+	check_reach(w, i, &v, who, sqrt(sum));
+	/* Who has finished has its result: those who still train may move it as they like. */
+	if (v.phase != FLOCK_MERGING)
+		return;
+	double *all = final ? &g->merged[who] : &g->pulled[who];
+	double most = final ? most_merged(w, i, &v) : PATHS * g->toy.moved;
+	*all += sqrt(sum);
+	if (sum > 0 && *all > ROUNDED * most)
+		fail(w, "agent %d is moved by %.3g by %d in %s, over %.3g", i, *all, who,
+		        final ? "merge rounds" : "exchanges while it merges", most);
 }
 
 /* Whoever is accused again and again stays a member in good standing. */

@@ -62,6 +62,18 @@ void check_applied(struct fsim *w, int i, const struct flock_action *a)
 		fsim_fail(w, "agents %d and %d move by different shares", t->who[0], t->who[1]);
 }
 
+/* A liar's pull is passed on by those whom it has pulled. */
+static void met(struct fsim *w, int i, int with)
+{
+	struct fsim_agent *a = &w->agent[i];
+	const struct fsim_agent *b = &w->agent[with];
+	a->met_ms[with] = w->now_ms;
+	if (liar_is_odd(w, with))
+		a->pulled_ms = w->now_ms;
+	else if (b->pulled_ms > a->pulled_ms)
+		a->pulled_ms = b->pulled_ms;
+}
+
 void check_result(struct fsim *w, int i, const struct exchange_result *r)
 {
 	struct fsim_truth *t;
@@ -88,8 +100,8 @@ void check_result(struct fsim *w, int i, const struct exchange_result *r)
 		fsim_fail(w, "agent %d calls an exchange done that it has not applied", i);
 	if (r->outcome == OUTCOME_EXCHANGED && !t->applied[!s])
 		fsim_fail(w, "agent %d calls an exchange done that its partner has not applied", i);
-	if (r->outcome == OUTCOME_EXCHANGED && liar_is_odd(w, world_find(w, &r->peer)))
-		w->agent[i].pulled_ms = w->now_ms;
+	if (r->outcome == OUTCOME_EXCHANGED)
+		met(w, i, world_find(w, &r->peer));
 }
 
 /* An exchange of which only one side has moved must be counted as such by somebody who lived to
@@ -182,11 +194,15 @@ static void reach(struct fsim *w, enum flock_phase p, uint8_t event)
 		fsim_reached.by[p][event][k] += w->active >> k & 1;
 }
 
-/* Nobody lies. But a peer that has come back with an older state cannot be told from one that never
+/* Nobody lies but one, whose own judgement is worth nothing: its core does not know that its offers
+ * are changed on their way, and holds an honest answer to them against the peer.
+ * But a peer that has come back with an older state cannot be told from one that never
  * moves; and when two flocks have just met, a state of one is no model of the other. */
 static void check_quarantines(struct fsim *w, int i, const struct flock_view *v)
 {
 	bool parted = w->agent[i].parted;
+	if (i == w->liar)
+		return;
 	for (uint32_t k = 0; v->quarantined > 0 && k < partners_count(v->partners); k++) {
 		const struct partner *p = partners_get(v->partners, k);
 		int who = world_find(w, &p->id);
@@ -315,6 +331,7 @@ void check_exported(struct fsim *w, int i)
 	flock_view(g->core, &v);
 	g->exported = true;
 	g->exported_ms = w->now_ms;
+	memcpy(g->met_then_ms, g->met_ms, sizeof g->met_ms);
 	g->in_time = w->now_ms - g->merging_ms < FSIM_MERGE_MS;
 	bool well = w->n_faults == 0 && w->liar < 0 && w->cap <= 0 && w->peer_rate > 10;
 	for (int k = 0; k < w->n; k++) /* many are often engaged */
@@ -394,11 +411,12 @@ void check_end(struct fsim *w)
 			uint64_t between = a->exported_ms > b->exported_ms
 			                           ? a->exported_ms - b->exported_ms
 			                           : b->exported_ms - a->exported_ms;
-			uint64_t first_ms =
-			        a->exported_ms < b->exported_ms ? a->exported_ms : b->exported_ms;
 			/* Those who cannot meet need not agree, nor one that a liar has pulled
-			 * since the other wrote its result. */
-			if (a->pulled_ms >= first_ms || b->pulled_ms >= first_ms)
+			 * since the other, which wrote its result then, last met it: that one
+			 * had reason to think that they agree. */
+			bool a_first = a->exported_ms < b->exported_ms;
+			if (a_first ? b->pulled_ms > a->met_then_ms[k]
+			            : a->pulled_ms > b->met_then_ms[i])
 				continue;
 			if (liar_is_odd(w, i) || liar_is_odd(w, k) || !(a->knew >> k & 1) ||
 			        !(b->knew >> i & 1) || (!a->dialable && !b->dialable))

@@ -21,7 +21,7 @@
 #define DUNLIN_TESTS_SIM_FLOCK_FLOCK_SIM_H
 
 #include "gossip/flock/flock.h"
-#include "tests/sim/simnet.h"
+#include "agent/simulate/simnet.h"
 
 #define FSIM_AGENTS 24
 #define FSIM_PARAMS 64 /* at most */
@@ -32,8 +32,8 @@
 #define FSIM_FAULTS 12
 #define FSIM_BATCH 32
 #define FSIM_MERGE_MS 20000
-#define FSIM_STALE 0.1 /* of the run */
-#define FSIM_LIES 64   /* that are remembered */
+#define FSIM_STALE 0.1              /* of the run */
+#define FSIM_LIES 64                /* that are remembered */
 #define FSIM_STATE_LIE (1ull << 63) /* in the tag of a state */
 #define BYZ_OFFERS 256              /* that are remembered, of byzantine.h */
 #define BYZ_STATE (1ull << 62)      /* in the tag of a state: a liar has made it up */
@@ -95,13 +95,16 @@ struct fsim_conn {
 struct fsim_rules {
 	uint64_t samples;     /* own, as last told; of all lives */
 	uint64_t others, own; /* known when it last was in touch with the others */
+	uint64_t then;        /* others, without what the core had not looked at by then */
 	uint64_t known;       /* samples of others, now */
+	uint64_t known_own;   /* own, when these were last news */
 	uint64_t at_ms;       /* of its last event */
 	uint64_t apart_ms; /* when it last woke up, or was cut off; 0: not since it is in touch */
 	uint64_t exchange; /* the last that it offered or accepted */
 	uint64_t woke_ms, lonely_ms, stale_ms, looks_ms, join_ms, offer_ms, settle_ms;
 	uint64_t snapshot_ms, snapshot_others, snapshot_own;
 	uint64_t failed_ms[FSIM_AGENTS]; /* the last exchange with that one */
+	uint64_t given_ms[FSIM_AGENTS];  /* a place that waits for its connection; 0: none */
 	double radius;
 	double tokens[FSIM_AGENTS]; /* exchanges that each may still begin with us */
 	uint64_t tokens_ms[FSIM_AGENTS];
@@ -153,10 +156,14 @@ struct fsim_agent {
 	float result[FSIM_PARAMS];
 	uint64_t dead_since_ms[FSIM_AGENTS]; /* by peer: held dead, though it is honest and runs */
 	uint32_t looks[FSIM_AGENTS], suspects[FSIM_AGENTS]; /* of these, held suspect or dead */
-	double pulled[FSIM_AGENTS]; /* how far that one has moved it in merge rounds */
+	uint64_t final;             /* its last exchange that is a merge round */
+	double merged[FSIM_AGENTS]; /* how far that one has moved it in merge rounds */
+	double pulled[FSIM_AGENTS]; /* the same in other exchanges, since it has begun to merge */
+	bool outvoted;              /* most who had trained before it lie about that */
 	uint64_t lied_at; /* step at which it has adopted a liar's state, + 1; 0: it has not */
 	uint64_t merging_ms, exported_ms;
-	uint64_t pulled_ms; /* the last exchange with a liar */
+	uint64_t pulled_ms; /* the last exchange with a liar, of its own or that it heard of */
+	uint64_t met_ms[FSIM_AGENTS], met_then_ms[FSIM_AGENTS]; /* then: when it exported */
 	uint32_t knew;           /* peers it could merge with by then, a bit each */
 	uint32_t exported_fault; /* how many faults had begun or ended by then */
 	uint8_t phase;
@@ -405,8 +412,7 @@ void check_end(struct fsim *w);
 
 /* rules.c */
 void rules_start(struct fsim *w, int i, const struct flock_config *c);
-void rules_step(
-        struct fsim *w, int i, const struct flock_event *e, const struct flock_view *v);
+void rules_step(struct fsim *w, int i, const struct flock_event *e, const struct flock_view *v);
 void rules_sent(struct fsim *w, int i, int to, const struct exchange_message *m);
 
 /* liar.c */

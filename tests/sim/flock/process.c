@@ -34,14 +34,18 @@ static struct flock_config config_of(struct fsim *w, int i)
 	        .leave_ms = 20000,
 	        .seed = rng_u64(&w->rng),
 	        .wire_seed = rng_u64(&w->rng)};
+	f.guard = f.seed & 1; /* agents with and without it understand each other */
+	f.lr_peak = 0.1;
 	f.gate = (struct gate_config){.mode = GATE_EVERY,
-	        .every = 4,
+	        .every_samples = 4 * FSIM_BATCH,
 	        .warm = 25,
 	        .smooth = 0.16,
-	        .delta = 0.1,
+	        .slow = 0.02,
+	        .delta = 0.35,
 	        .silence_ms = 5000,
 	        .exchange_bytes = f.exchange_bytes[f.format],
 	        .cap_bytes_per_s = w->cap,
+	        .step_samples = FSIM_BATCH,
 	        .seed = rng_u64(&w->rng)};
 	f.membership = (struct gossip_config){.profile = gossip_lan,
 	        .self = a->id,

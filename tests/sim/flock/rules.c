@@ -10,13 +10,14 @@
 #define SLEPT_MS 1000
 #define SLEPT_LONG_MS 5000
 #define SEEN_MS 700
-#define NEWS_MS 30000  /* in which what was trained is known to all */
-#define STALE_MS 2500  /* that an idle agent may be stale and train: buffers come free late */
-#define CUT_OFF_MS 500 /* without a candidate */
-#define JOIN_MS 12000  /* the longest wait of a join, transfers and our own learner left out */
-#define CONN_MS 60000  /* the longest life of a connection that nobody uses */
-#define BACKOFF_MS 500 /* the shortest */
+#define NEWS_MS 30000   /* in which what was trained is known to all */
+#define STALE_MS 2500   /* that an idle agent may be stale and train: buffers come free late */
+#define CUT_OFF_MS 1500 /* without a candidate */
+#define JOIN_MS 12000   /* the longest wait of a join, transfers and our own learner left out */
+#define CONN_MS 60000   /* the longest life of a connection that nobody uses */
+#define BACKOFF_MS 500  /* the shortest */
 #define OFFER_MS 4200
+#define PLACE_MS 15000 /* that a donor waits for a joiner's connection */
 #define SETTLE_MS 30000
 #define NEAR 0.9e-4 /* of its length: a little nearer than what the core takes for near */
 #define LENIENT 1.3 /* the core looks at the clock ten times a second only */
@@ -32,8 +33,8 @@ void rules_start(struct fsim *w, int i, const struct flock_config *c)
 	uint64_t samples = r->samples;
 	memset(r, 0, sizeof *r);
 	r->samples = samples;
-	r->others = c->others;
-	r->own = c->samples + c->samples_before;
+	r->others = r->then = c->others;
+	r->own = r->known_own = c->samples + c->samples_before;
 	r->at_ms = r->join_ms = w->now_ms;
 	r->alone = c->alone;
 }
@@ -41,7 +42,10 @@ void rules_start(struct fsim *w, int i, const struct flock_config *c)
 static bool stale(const struct fsim *w, const struct fsim_rules *r, uint64_t others, uint64_t own)
 {
 	uint64_t missed = others > r->others ? others - r->others : 0;
-	return (double)missed > LENIENT * FSIM_STALE * (double)w->total && missed > own - r->own;
+	uint64_t trained = own > r->own ? own - r->own : 0;
+	/* Being cut off is noticed half a second later here than by the core. */
+	return (double)missed > LENIENT * FSIM_STALE * (double)w->total &&
+	       (double)missed > LENIENT * (double)trained;
 }
 
 /* ---- what was said */
@@ -53,9 +57,12 @@ static void said_exchange(struct fsim *w, int i, const struct exchange_result *x
 	bool failed = x->outcome == OUTCOME_TIMEOUT || x->outcome == OUTCOME_BROKEN ||
 	              x->outcome == OUTCOME_BAD || x->outcome == OUTCOME_ONE_SIDED;
 	bool done = x->outcome == OUTCOME_EXCHANGED;
-	if (done && !x->late && r->snapshot_others > r->others) {
-		r->others = r->snapshot_others;
-		r->own = r->snapshot_own;
+	if (done && !x->late && r->snapshot_others > r->then) {
+		r->then = r->snapshot_others;
+		if (r->snapshot_others > r->others) {
+			r->others = r->snapshot_others;
+			r->own = r->snapshot_own;
+		}
 		if (r->snapshot_ms >= r->woke_ms) {
 			r->apart_ms = 0;
 			r->others = r->known; /* the core's next look takes this for news */
@@ -87,7 +94,7 @@ static void said_exchange(struct fsim *w, int i, const struct exchange_result *x
 
 static void in_touch(struct fsim_rules *r, uint64_t others, uint64_t own)
 {
-	r->others = others;
+	r->others = r->then = others;
 	r->own = own;
 	r->apart_ms = 0;
 	r->stale = false;
@@ -159,8 +166,11 @@ static void follow(struct fsim *w, int i, const struct flock_view *v)
 	if (v->phase == FLOCK_TRAINING && others > r->known &&
 	        (r->apart_ms == 0 || w->now_ms >= r->apart_ms + NEWS_MS)) {
 		r->others += others - r->known;
-		r->own = own;
+		r->then += others - r->known;
+		r->own += own - r->known_own;
 	}
+	if (others != r->known)
+		r->known_own = own;
 	r->known = others;
 	r->at_ms = w->now_ms;
 }
@@ -292,6 +302,8 @@ void rules_step(struct fsim *w, int i, const struct flock_event *e, const struct
 			r->snapshot_others = r->known;
 			r->snapshot_own = own;
 		}
+		if (a->kind == FLOCK_DO_TRANSFER && a->use >= USE_DONATE)
+			r->given_ms[world_find(w, &a->peer)] = 0;
 		if (a->kind == FLOCK_DO_CLOSE && a->exchange == r->exchange &&
 		        v->exchange_state == EXCHANGE_PREPARING)
 			fsim_fail(w, "agent %d closes the connection that it waits for", i);
@@ -371,10 +383,16 @@ static void check_terms(struct fsim *w, int i, int to, const struct exchange_mes
 		fsim_fail(w, "agent %d lets %d begin, which has just stalled", i, to);
 }
 
-/* The last place is for those with whom it has exchanged. */
+/* The last place is for those with whom it has exchanged. Who was given one before, and has not
+ * opened its connection yet, asks for no other. */
 static void check_place(struct fsim *w, int i, int to)
 {
+	struct fsim_rules *r = rules_of(w, i);
 	struct flock_view v;
+	bool has = r->given_ms[to] != 0 && w->now_ms - r->given_ms[to] <= PLACE_MS;
+	r->given_ms[to] = w->now_ms;
+	if (has)
+		return;
 	flock_view(w->agent[i].core, &v);
 	const struct partner *p = partners_find(v.partners, &w->agent[to].id);
 	if (w->agent[i].readers >= FLOCK_DONATIONS - 1 && !(p && p->exchanged > 0))

@@ -256,6 +256,18 @@ const struct fsim_setup fsim_kept[] = {
         {.seed = 7290, .only = -1},
         /* News at the end of a pause were not missed. */
         {.seed = 12028, .only = -1},
+        /* News set what was trained apart to nothing, and what was missed then stayed. */
+        {.seed = 18944, .only = -1},
+        /* A donor shut a joiner out for longer than its attempts lasted. */
+        {.seed = 10780, .only = -1},
+        /* In merge rounds one was doubted three times for staying where it was. */
+        {.seed = 2888, .only = -1},
+        /* Whose connection to a joiner had failed did not say so. */
+        {.seed = 5560, .only = -1},
+        /* One that exchanged nothing for want of steps was taken for in touch. */
+        {.seed = 10460, .only = -1},
+        /* A copy of the run's beginning was given at its end. */
+        {.seed = 17433, .only = -1},
         {0},
 };
 

@@ -167,6 +167,7 @@ static void restore(struct fsim *w, int i)
 	t->moved = 0;
 	t->set_step = t->step;
 	w->agent[i].lied_at = 0;
+	memset(w->agent[i].pulled, 0, sizeof w->agent[i].pulled);
 }
 
 static void adopt(struct fsim *w, int i, const struct flock_action *a)
