@@ -412,13 +412,14 @@ static void decide(struct flock *f, const struct flock_trained *s)
 	const struct gate_step g = {.samples = s->samples,
 	        .now_ms = f->now_ms,
 	        .due = f->c.guard && guard_due(&f->guard),
+	        .alone = f->candidates.n == 0 || flock__stale(f) || flock__joining(f) ||
+	                 flock__adopted_unproven(f),
 	        .norm2 = s->grad_norm * s->grad_norm,
 	        .layer_norms = s->layer_norms};
 	struct gate_decision d = gate_step(f->gate, &g);
 	uint64_t number = ledger_decision(
 	        &f->ledger, s->step, f->now_ms, &d, f->c.exchange_bytes[f->c.format]);
-	if (!d.exchange || f->candidates.n == 0 || flock__stale(f) || flock__joining(f) ||
-	        flock__adopted_unproven(f))
+	if (!d.exchange)
 		return;
 	bool engaged = !flock__idle(f);
 	if (!engaged)

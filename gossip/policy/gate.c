@@ -345,10 +345,13 @@ static bool budget_pays(const struct gate *g, enum gate_reason r)
 	       (double)(g->now - g->wish_ms) * target_rate(g) >= SPACING * 1000;
 }
 
-static void decide(struct gate *g, enum gate_reason wish, struct gate_decision *d)
+/* An agent that is alone would be asked by silence, debt and guard at every step. What its mode
+ * wants is told, so that δ follows it, and comes to nothing. */
+static void decide(struct gate *g, enum gate_reason wish, bool alone, struct gate_decision *d)
 {
-	bool silent = too_silent(g);
-	if (g->owed && g->now < g->retry_ms) { /* one debt, however many would like to add to it */
+	bool silent = !alone && too_silent(g);
+	/* One debt, however many would like to add to it. */
+	if (g->owed && (alone || g->now < g->retry_ms)) {
 		bool more = silent || wish != REASON_LOCAL;
 		d->reason = more ? REASON_OWED : REASON_LOCAL;
 		if (more)
@@ -367,7 +370,7 @@ static void decide(struct gate *g, enum gate_reason wish, struct gate_decision *
 	} else if (!quota_pays(g) || !budget_pays(g, wish)) {
 		d->reason = REASON_BUDGET;
 	} else {
-		d->exchange = true;
+		d->exchange = !alone;
 		g->wished = true;
 		g->wish_samples = g->samples;
 		g->wish_ms = g->now;
@@ -389,7 +392,7 @@ static void follow(struct gate *g, enum sight sight, const struct gate_decision 
 	g->scale = most(g->scale, SCALE_LEAST);
 	if (sight != SIGHT_CHANGE)
 		return;
-	bool spent = d->exchange && d->reason == REASON_SIGNIFICANT;
+	bool spent = d->reason == REASON_SIGNIFICANT;
 	g->log_delta = clamp(g->log_delta + GAIN * ((spent ? 1 : 0) - due),
 	        log(g->scale / SCALE_RANGE), log(g->scale * SCALE_RANGE));
 }
@@ -416,9 +419,9 @@ struct gate_decision gate_step(struct gate *g, const struct gate_step *s)
 		g->change = d.change;
 	}
 	enum gate_reason wish = rule(g, sight, &d);
-	if (wish == REASON_LOCAL && s->due)
+	if (wish == REASON_LOCAL && s->due && !s->alone)
 		wish = REASON_GUARD;
-	decide(g, wish, &d);
+	decide(g, wish, s->alone, &d);
 	if (g->config.mode == GATE_BUDGET)
 		follow(g, sight, &d);
 	g->by_reason[d.reason]++;

@@ -68,12 +68,13 @@ struct gate_step {
 	uint64_t samples; /* own, trained so far */
 	uint64_t now_ms;
 	bool due;           /* by the consensus guard */
+	bool alone;         /* none can be begun now: silence, debt and guard wait */
 	double norm2;       /* ‖g‖², before clipping */
 	double layer_norms; /* Σ over layers of ‖g_layer‖: selsync's n_t */
 };
 
 struct gate_decision {
-	bool exchange; /* try to begin one now */
+	bool exchange; /* try to begin one now; never where the step was alone */
 	uint8_t reason;
 	bool has_change;
 	double change, delta; /* Δ and δ; change only with has_change */

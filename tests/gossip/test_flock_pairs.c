@@ -231,6 +231,27 @@ static void test_entry_of_a_want_without_a_partner(void **state)
 	assert_int_equal(tried, 1);
 }
 
+/* What its guard wants of an agent that nobody can be met by is not asked at each step. */
+static void test_guard_of_one_that_is_alone(void **state)
+{
+	int to;
+	uint64_t number;
+	struct flock_config c = bed_config();
+	(void)state;
+	c.rate_cap = 1e12;
+	c.guard = c.alone = true;
+	bed_open(&b, &c);
+	bed_pass(&b, 1500);
+	assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING);
+	bed_train(&b, 100, 0.1);
+	assert_int_equal(gate_view(bed_view(&b).gate, b.now_ms).communicating, 0);
+	assert_int_equal(ledger_count(bed_view(&b).ledger), 1);
+	assert_int_equal(ledger_get(bed_view(&b).ledger, 0)->steps, 100);
+	n_peers = 1;
+	assert_in_range(steps_to_offer(20, &to, &number), 1, 10);
+	assert_int_equal(ledger_get(bed_view(&b).ledger, 0)->reason, REASON_GUARD);
+}
+
 /* ---- connections */
 
 static void test_connection_of_another_is_not_taken(void **state)
@@ -641,6 +662,7 @@ int main(void)
 	        TEST(test_refused_offer_is_owed),
 	        TEST(test_want_while_engaged_is_owed),
 	        TEST(test_entry_of_a_want_without_a_partner),
+	        TEST(test_guard_of_one_that_is_alone),
 	        TEST(test_connection_of_another_is_not_taken),
 	        TEST(test_connection_without_an_exchange_is_closed),
 	        TEST(test_dropped_transfer_is_paid),

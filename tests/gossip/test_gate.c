@@ -328,6 +328,32 @@ static void the_guard_is_heard(void **s)
 	end(&f);
 }
 
+/* Nobody can be met: silence, debt and guard do not ask at each step, and none is tried. */
+static void alone_nothing_is_tried(void **s)
+{
+	(void)s;
+	struct fixture f;
+	struct gate_config c = defaults(GATE_EVERY);
+	c.silence_samples = 50 * BATCH;
+	begin(&f, c);
+	struct gate_step one = {.norm2 = 1, .due = true, .alone = true};
+	for (int i = 1; i <= 200; i++) {
+		if (i == 150)
+			gate_owed(f.g, f.now);
+		one.samples = f.samples += BATCH;
+		one.now_ms = f.now += 10000;
+		enum gate_reason every = i < 150 ? REASON_MODE : REASON_OWED;
+		expect(gate_step(f.g, &one), false, i % 10 == 0 ? every : REASON_LOCAL);
+	}
+	struct gate_view v = gate_view(f.g, f.now);
+	assert_int_equal(v.local, 200);
+	assert_int_equal(v.communicating, 0);
+	one.alone = false;
+	one.samples = f.samples += BATCH;
+	expect(gate_step(f.g, &one), true, REASON_SILENCE);
+	end(&f);
+}
+
 static void exchanges_count_without_bytes(void **s)
 {
 	(void)s;
@@ -550,6 +576,7 @@ int main(void)
 	        cmocka_unit_test(silence_is_broken),
 	        cmocka_unit_test(cap_before_silence_before_mode),
 	        cmocka_unit_test(the_guard_is_heard),
+	        cmocka_unit_test(alone_nothing_is_tried),
 	        cmocka_unit_test(exchanges_count_without_bytes),
 	        cmocka_unit_test(owed_is_tried_again),
 	        cmocka_unit_test(quota_survives),
