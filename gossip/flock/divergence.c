@@ -175,13 +175,14 @@ int flock__peer_sketches(const struct flock *f, struct sketch *out, int max)
 	return n;
 }
 
+/* One without a step in this life has nothing to say, whatever it trained in an earlier one. */
 bool flock__others_live(const struct flock *f, const struct peer_id *donor)
 {
 	for (uint32_t i = 0; i < gossip_count(f->membership); i++) {
 		struct member_view v = gossip_member(f->membership, i);
 		if (flock__is_candidate(f, &v) && !flock__quarantined(f, &v.record.id) &&
 		        !peer_id_equal(&v.record.id, donor) &&
-		        v.record.status.samples >= f->c.fresh)
+		        v.record.status.samples >= f->c.fresh && v.record.status.step > 0)
 			return true;
 	}
 	return false;

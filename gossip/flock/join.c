@@ -150,6 +150,22 @@ static void give_up(struct flock *f)
 	end(f, false);
 }
 
+/* To give up a state of ours another's sketch is needed, and of those that are there none is known:
+ * n of them are. */
+static bool unwitnessed(const struct flock *f, int n)
+{
+	return n == 0 && f->join.anew && flock__others_live(f, &f->join.donor);
+}
+
+/* A state would be refused for that, as one was. */
+static bool in_vain(const struct flock *f)
+{
+	const struct flock__join *j = &f->join;
+	struct sketch one;
+	return j->witness_ms != 0 && f->now_ms >= j->witness_ms &&
+	       unwitnessed(f, flock__witnesses(f, &j->donor, j->apart, &one, 1));
+}
+
 static void ask(struct flock *f)
 {
 	struct flock__join *j = &f->join;
@@ -169,6 +185,14 @@ static void ask(struct flock *f)
 		j->n_shunned = 0;
 		again(f);
 		j->at_ms += (uint64_t)RETRY_MS << (j->turns < TURNS_MAX ? j->turns++ : TURNS_MAX);
+		return;
+	}
+	if (in_vain(f)) {
+		static const char words[] = "no other peer's sketch is known";
+		struct flock_say *s = flock__say(f, SAY_JOIN_BUSY);
+		s->peer = j->donor;
+		memcpy(s->words, words, sizeof words);
+		next_donor(f);
 		return;
 	}
 	bool other = had && !peer_id_equal(&before, &j->donor);
@@ -343,7 +367,7 @@ static void compare(struct flock *f)
 	/* Of a donor and a single witness nobody knows who lies: to give up a state of ours they
 	 * must agree, a newcomer has none to lose. */
 	int heard = n == 1 && !j->anew ? 0 : n;
-	bool alone = n == 0 && j->anew && flock__others_live(f, &j->donor);
+	bool alone = unwitnessed(f, n);
 	if (alone && f->now_ms < j->witness_ms) { /* its sketch may be on its way */
 		j->stage = JOIN_WITNESS;
 		j->at_ms = f->now_ms + RETRY_MS;

@@ -20,6 +20,7 @@ struct bed {
 	struct flock_actions *a;
 	uint64_t now_ms, step, samples;
 	double moved, loss;
+	bool earlier;        /* peers have trained in an earlier life alone: they tell no steps */
 	struct sketch place; /* of its parameters */
 };
 
@@ -111,7 +112,7 @@ static inline void bed_word(struct bed *b, int i, uint64_t samples, float loss, 
 	        .protocol_min = 1,
 	        .protocol_max = 1,
 	        .status = {.model = manifest_hash(&b->c.manifest),
-	                .step = samples / 32,
+	                .step = b->earlier ? 0 : samples / 32,
 	                .samples = samples,
 	                .loss = loss}};
 	e.membership.kind = EVENT_RECEIVED;

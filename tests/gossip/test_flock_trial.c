@@ -508,6 +508,42 @@ static void test_stale_waits_for_a_witness_and_goes_on(void **state)
 	assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING);
 	const struct partner *p = partners_find(bed_view(&b).partners, &donor);
 	assert_true(!p || p->quarantine_ms <= b.now_ms);
+	/* No other state comes only to be refused for the same reason. */
+	for (int i = 0; i < 200; i++) {
+		for (int k = 1; k <= 2; k++)
+			bed_record(&b, k, 400000, 1);
+		bed_pass(&b, 50);
+		assert_null(bed_sent(&b, EXCHANGE_FETCH));
+	}
+	assert_true(bed_view(&b).joining);
+	b.place = new;
+	for (int k = 1; k <= 2; k++) {
+		struct exchange_message m = bed_offer(&b, (uint64_t)k);
+		bed_hear(&b, k, &m);
+	}
+	b.place = bed_place(10, 0);
+	for (int i = 0; i < 100 && !bed_sent(&b, EXCHANGE_FETCH); i++) {
+		for (int k = 1; k <= 2; k++)
+			bed_record(&b, k, 400000, 1);
+		bed_pass(&b, 50);
+	}
+	(void)give(2);
+	measured(&new);
+	assert_non_null(bed_did(&b, FLOCK_DO_TRY));
+	bed_close(&b);
+}
+
+/* One that has trained in an earlier life alone has no sketch to wait for. */
+static void test_stale_waits_for_nobody_without_steps(void **state)
+{
+	(void)state;
+	struct sketch new = bed_place(12, 0);
+	open_with(bed_config(), 2);
+	int other = 3 - slept(2);
+	b.earlier = true;
+	bed_record(&b, other, 400000, 1);
+	measured(&new);
+	assert_non_null(bed_did(&b, FLOCK_DO_TRY));
 	bed_close(&b);
 }
 
@@ -590,6 +626,7 @@ int main(void)
 	        cmocka_unit_test(test_stale_needs_a_second_peer),
 	        cmocka_unit_test(test_stale_waits_for_a_witness_and_goes_on),
 	        cmocka_unit_test(test_stale_with_one_peer),
+	        cmocka_unit_test(test_stale_waits_for_nobody_without_steps),
 	        cmocka_unit_test(test_quarantined_is_no_witness),
 	        cmocka_unit_test(test_apart_unasked_is_nothing),
 	};
