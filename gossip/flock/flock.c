@@ -36,7 +36,7 @@ void flock__joined(struct flock *f, bool from_donor)
 	/* What the donor has we have; what nobody could give is lost, and the run goes on. But a
 	 * state that took so long that the run ends meanwhile is none of its end: with what was
 	 * trained since it is missed, we join once more. */
-	flock__in_touch(f, from_donor && flock__nearly_over(f));
+	flock__in_touch(f, from_donor);
 	f->exchanged_ms = f->finish.idle_since_ms = f->now_ms;
 	flock__tell_clock(f);
 	if (f->finish.run_over && !flock__stale(f)) {

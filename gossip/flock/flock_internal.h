@@ -376,8 +376,9 @@ bool flock__stale(const struct flock *f);      /* so many that a donor's state i
 void flock__told_clock(struct flock *f, uint64_t clock); /* by a peer of our run */
 void flock__tell_clock(struct flock *f);                 /* to membership and the learner */
 bool flock__nearly_over(const struct flock *f); /* the run: an agent that is stale stays so */
-/* Nothing is missed from now on, or since_snapshot: from flock__clock_snapshot on. */
-void flock__in_touch(struct flock *f, bool since_snapshot);
+/* Nothing is missed from now on; with a donor's state that comes at the run's end, from
+ * flock__clock_snapshot on. */
+void flock__in_touch(struct flock *f, bool from_donor);
 void flock__clock_snapshot(struct flock *f);  /* for an exchange, or a donor's */
 void flock__clock_exchanged(struct flock *f); /* it came about */
 double flock__moved(const struct flock *f);   /* our path since the parameters were set */

@@ -117,14 +117,22 @@ static void follow(struct flock *f)
 	c->own = own;
 }
 
-void flock__in_touch(struct flock *f, bool since_snapshot)
+/* A slow exchange, or state, may have begun before we were cut off, or slept. */
+static bool snapshot_is_new(const struct flock *f)
+{
+	return f->clock.snapshot_ms + CLOCK_NEWS_MS >= f->clock.apart_until_ms;
+}
+
+void flock__in_touch(struct flock *f, bool from_donor)
 {
 	struct flock__clock *c = &f->clock;
 	follow(f); /* else what came in since the last look would be news, and missed */
+	bool since_snapshot = from_donor && flock__nearly_over(f);
 	c->others_then = since_snapshot ? c->others_snapshot : others(f);
 	c->own_then = since_snapshot ? c->own_snapshot : flock__samples(f);
 	c->own_join = 0;
-	c->apart_until_ms = 0;
+	if (!from_donor || snapshot_is_new(f))
+		c->apart_until_ms = 0;
 }
 
 void flock__clock_snapshot(struct flock *f)
@@ -141,8 +149,7 @@ void flock__clock_exchanged(struct flock *f)
 		return;
 	c->others_then = c->others_snapshot;
 	c->own_then = c->own_snapshot;
-	/* A slow one may have begun before we were cut off. */
-	if (c->snapshot_ms + CLOCK_NEWS_MS >= c->apart_until_ms)
+	if (snapshot_is_new(f))
 		c->apart_until_ms = 0;
 }
 

@@ -281,6 +281,45 @@ static void test_state_that_is_too_old_when_it_comes(void **state)
 	asked();
 }
 
+/* The same, where that is heard of at the last moment. */
+static void test_end_is_heard_of_as_the_state_comes(void **state)
+{
+	(void)state;
+	newcomer(1);
+	given(5, 0);
+	taken();
+	bed_record(&b, 1, BED_TOTAL, 0.5f);
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_ADOPTED});
+	assert_true(bed_view(&b).joined);
+	n_peers = 0;
+	asked();
+}
+
+/* What was trained while it slept is not in a state from before, though it hears of it later. */
+static void slept_while_a_state_came(uint64_t ms)
+{
+	newcomer(1);
+	given(5, 0);
+	b.now_ms += ms;
+	bed_record(&b, 1, 100000, 0.5f);
+	bed_pass(&b, 100);
+	taken();
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_ADOPTED});
+	bed_train(&b, 20, 0.001);
+	bed_record(&b, 1, BED_TOTAL / 2, 0.5f);
+	bed_pass(&b, 200);
+}
+
+static void test_state_from_before_a_sleep(void **state)
+{
+	(void)state;
+	slept_while_a_state_came(0);
+	assert_false(bed_view(&b).joining);
+	bed_close(&b);
+	slept_while_a_state_came(5000);
+	assert_true(bed_view(&b).joining);
+}
+
 /* The state before is kept for 100 steps, and comes back if the loss rises to twice that of the
  * first steps; a loss that is high from the beginning may be that of other data. */
 static void adopt(void)
@@ -573,6 +612,8 @@ int main(void)
 	        TEST(test_adoption_that_the_learner_did_not_take),
 	        TEST(test_state_that_cannot_be_adopted),
 	        TEST(test_state_that_is_too_old_when_it_comes),
+	        TEST(test_end_is_heard_of_as_the_state_comes),
+	        TEST(test_state_from_before_a_sleep),
 	        TEST(test_state_is_given_up_once_a_minute),
 	        TEST(test_adopted_state_is_watched),
 	        TEST(test_adopted_state_is_watched_for_100_steps),

@@ -268,6 +268,8 @@ const struct fsim_setup fsim_kept[] = {
         {.seed = 10460, .only = -1},
         /* A copy of the run's beginning was given at its end. */
         {.seed = 17433, .only = -1},
+        /* The run's end was heard of just as a state from before a sleep came. */
+        {.seed = 1508, .only = -1},
         {0},
 };
 
