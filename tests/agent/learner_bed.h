@@ -3,33 +3,11 @@
 #ifndef DUNLIN_TESTS_AGENT_LEARNER_BED_H
 #define DUNLIN_TESTS_AGENT_LEARNER_BED_H
 
-#include "tests/support.h"
+#include "tests/agent/small_set.h"
 
-#include "agent/config/config.h"
 #include "agent/train/learner_thread.h"
 
-#define SAMPLES 120
-#define SIDE 4
-#define CLASSES 3
 #define PATIENCE_S 120 /* then a test that waits in vain is killed */
-
-static inline void write_data(const char *images, const char *labels)
-{
-	static uint8_t pixels[16 + SAMPLES * SIDE * SIDE] = {
-	        0, 0, 8, 3, 0, 0, 0, SAMPLES, 0, 0, 0, SIDE, 0, 0, 0, SIDE};
-	static uint8_t classes[8 + SAMPLES] = {0, 0, 8, 1, 0, 0, 0, SAMPLES};
-	struct rng r;
-
-	rng_seed(&r, 1, 1);
-	for (int i = 0; i < SAMPLES; i++) {
-		classes[8 + i] = (uint8_t)(i % CLASSES);
-		for (int k = 0; k < SIDE * SIDE; k++)
-			pixels[16 + i * SIDE * SIDE + k] =
-			        (uint8_t)(60 * (i % CLASSES) + (int)rng_below(&r, 100));
-	}
-	write_file(images, pixels, sizeof pixels);
-	write_file(labels, classes, sizeof classes);
-}
 
 /* A learner and all that was heard of it. */
 struct bed {

@@ -55,7 +55,7 @@ tests_agent_test_cores_LDADD = libbase.a $(CMOCKA_LIBS)
 tests_agent_test_simulate_methods_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=gate_step
 tests_agent_test_links_LDADD = libsimnet.a libbase.a $(CMOCKA_LIBS) -lm
 tests_agent_test_log_LDADD = libbase.a $(CMOCKA_LIBS)
-EXTRA_DIST += tests/agent/learner_bed.h tests/agent/toy_learner.h
+EXTRA_DIST += tests/agent/learner_bed.h tests/agent/small_set.h tests/agent/toy_learner.h
 
 # Writes the lists of the man page anew, from the tables.
 man: tests/agent/test_man$(EXEEXT)

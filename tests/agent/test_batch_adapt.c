@@ -2,65 +2,17 @@
 /* The trainer with a batch that grows: what it measures beside the exact values of a small network,
  * that measuring changes no bit of the training, and that a run which was interrupted is the same
  * to the bit. The rule itself is tests/gossip/test_batch.c's. */
-#include "tests/support.h"
-
-#include "agent/config/config.h"
-#include "agent/train/trainer.h"
+#include "tests/agent/small_set.h"
 
 #include <math.h>
 
-#define SAMPLES 120
-#define SIDE 4
-#define CLASSES 3
 #define PARAMS (SIDE * SIDE * CLASSES + CLASSES)
-
-static void write_data(const char *images, const char *labels)
-{
-	static uint8_t pixels[16 + SAMPLES * SIDE * SIDE] = {
-	        0, 0, 8, 3, 0, 0, 0, SAMPLES, 0, 0, 0, SIDE, 0, 0, 0, SIDE};
-	static uint8_t classes[8 + SAMPLES] = {0, 0, 8, 1, 0, 0, 0, SAMPLES};
-	struct rng r;
-
-	rng_seed(&r, 1, 1);
-	for (int i = 0; i < SAMPLES; i++) {
-		classes[8 + i] = (uint8_t)(i % CLASSES);
-		for (int k = 0; k < SIDE * SIDE; k++)
-			pixels[16 + i * SIDE * SIDE + k] =
-			        (uint8_t)(60 * (i % CLASSES) + (int)rng_below(&r, 100));
-	}
-	write_file(images, pixels, sizeof pixels);
-	write_file(labels, classes, sizeof classes);
-}
 
 static void one_layer(struct config *c, const char *folder)
 {
-	static const char model[] = "{\"model\": {\"layers\": [{\"type\": \"flatten\"}, "
-	                            "{\"type\": \"dense\", \"units\": 3}]}}";
-	struct config_problems p;
-
-	config_defaults(c);
-	config_problems_init(&p, NULL);
-	assert_int_equal(config_read(c, model, strlen(model), &p), 0);
-	snprintf(c->data.train_images, sizeof c->data.train_images, "%s/images", folder);
-	snprintf(c->data.train_labels, sizeof c->data.train_labels, "%s/labels", folder);
-	c->data.test_images[0] = c->data.test_labels[0] = '\0';
-	snprintf(c->run.device, sizeof c->run.device, "cpu");
-	c->run.threads = 1;
-	c->run.deterministic = true;
-	c->data.ahead = 0;
-	c->train.batch = 8;
+	small_net(c, folder, "");
 	c->train.epochs = 200;
 	c->train.batch_adapt = BATCH_ADAPT_NORM;
-	write_data(c->data.train_images, c->data.train_labels);
-}
-
-static struct trainer *make(const struct config *c)
-{
-	struct trainer *t;
-	struct err e;
-
-	assert_int_equal(trainer_new(&t, c, NULL, &e), 0);
-	return t;
 }
 
 static struct step_result step(struct trainer *t)
@@ -82,7 +34,7 @@ static void exact(const struct config *like, double *noise, double *signal)
 
 	c.train.batch = c.train.accumulate = 1;
 	c.train.batch_adapt = BATCH_ADAPT_OFF;
-	struct trainer *t = make(&c);
+	struct trainer *t = new_trainer(&c);
 
 	assert_int_equal(t->arch.n_total, PARAMS);
 	for (int i = 0; i < SAMPLES; i++) {
@@ -109,7 +61,7 @@ static void exact(const struct config *like, double *noise, double *signal)
 /* With a learning rate of 0, the mean of many tests. */
 static void estimate(const struct config *c, int tests, double *noise, double *signal)
 {
-	struct trainer *t = make(c);
+	struct trainer *t = new_trainer(c);
 	double was_noise = 0, was_signal = 0;
 
 	*noise = *signal = 0;
@@ -163,7 +115,7 @@ static void test_looking_changes_nothing(void **state)
 	off.train.batch_adapt = BATCH_ADAPT_OFF;
 	for (int times = 1; times <= 2; times++) {
 		on.train.accumulate = off.train.accumulate = times;
-		struct trainer *a = make(&on), *b = make(&off);
+		struct trainer *a = new_trainer(&on), *b = new_trainer(&off);
 
 		for (int i = 0; i < 63; i++) {
 			const struct step_result x = step(a), y = step(b);
@@ -193,7 +145,7 @@ static void test_grows_and_ends(void **state)
 	c.train.schedule = SCHEDULE_CONSTANT;
 	c.train.warmup_epochs = 0;
 	for (c.train.batch_lr = 0; c.train.batch_lr < 3; c.train.batch_lr++) {
-		struct trainer *t = make(&c);
+		struct trainer *t = new_trainer(&c);
 		struct step_result r = {0};
 		int64_t most = 0;
 
@@ -227,7 +179,7 @@ static void test_resume(void **state)
 	one_layer(&c, *state);
 	c.train.batch_max = 64;
 	snprintf(path, sizeof path, "%s/adapts", (char *)*state);
-	struct trainer *a = make(&c), *b = make(&c);
+	struct trainer *a = new_trainer(&c), *b = new_trainer(&c);
 	uint64_t first = 0;
 
 	for (int i = 0; i < 300; i++)
@@ -264,7 +216,7 @@ static void test_given_by_a_donor(void **state)
 	one_layer(&d, *state);
 	c.train.batch_max = 64;
 	d.train.batch_max = 24;
-	struct trainer *a = make(&c), *b = make(&d);
+	struct trainer *a = new_trainer(&c), *b = new_trainer(&d);
 
 	for (int i = 0; i < 400; i++)
 		step(a);

@@ -1,35 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The trainer as others in one process use it: several at once do not disturb each other, a restore
  * that does not fit changes nothing, and what is best is decided by validation alone. */
-#include "tests/support.h"
-
-#include "agent/config/config.h"
-#include "agent/train/trainer.h"
+#define SIDE 6
+#include "tests/agent/small_set.h"
 
 #include <math.h>
-
-#define SAMPLES 120
-#define SIDE 6
-#define CLASSES 3
-
-/* Images of SIDE x SIDE whose brightness is their label's, under noise. */
-static void write_data(const char *images, const char *labels)
-{
-	static uint8_t pixels[16 + SAMPLES * SIDE * SIDE] = {
-	        0, 0, 8, 3, 0, 0, 0, SAMPLES, 0, 0, 0, SIDE, 0, 0, 0, SIDE};
-	static uint8_t classes[8 + SAMPLES] = {0, 0, 8, 1, 0, 0, 0, SAMPLES};
-	struct rng r;
-
-	rng_seed(&r, 1, 1);
-	for (int i = 0; i < SAMPLES; i++) {
-		classes[8 + i] = (uint8_t)(i % CLASSES);
-		for (int k = 0; k < SIDE * SIDE; k++)
-			pixels[16 + i * SIDE * SIDE + k] =
-			        (uint8_t)(60 * (i % CLASSES) + (int)rng_below(&r, 100));
-	}
-	write_file(images, pixels, sizeof pixels);
-	write_file(labels, classes, sizeof classes);
-}
 
 static void small_config(struct config *c, const char *folder)
 {
@@ -48,43 +23,6 @@ static void small_config(struct config *c, const char *folder)
 	write_data(c->data.train_images, c->data.train_labels);
 }
 
-static struct trainer *make(const struct config *c)
-{
-	struct trainer *t;
-	struct err e;
-
-	assert_int_equal(trainer_new(&t, c, NULL, &e), 0);
-	return t;
-}
-
-static void run_steps(struct trainer *t, int n)
-{
-	struct step_result r;
-	struct err e;
-
-	for (int i = 0; i < n; i++)
-		assert_int_equal(trainer_step(t, &r, &e), 0);
-}
-
-/* Malloc'd. */
-static float *params_of(struct trainer *t)
-{
-	float *p = malloc(t->arch.n_total * sizeof *p);
-
-	assert_non_null(p);
-	graph_get_params(t->net, p);
-	return p;
-}
-
-static void assert_alike(struct trainer *a, struct trainer *b, bool alike)
-{
-	float *p = params_of(a), *q = params_of(b);
-
-	assert_int_equal(memcmp(p, q, a->arch.n_total * sizeof *p) == 0, alike);
-	free(p);
-	free(q);
-}
-
 static void test_counts(void **state)
 {
 	struct config c;
@@ -94,7 +32,7 @@ static void test_counts(void **state)
 
 	small_config(&c, *state);
 	c.train.accumulate = 2;
-	struct trainer *t = make(&c);
+	struct trainer *t = new_trainer(&c);
 
 	assert_int_equal(t->n_train, 90);
 	assert_int_equal(t->n_val, 30);
@@ -129,7 +67,7 @@ static void test_accumulation(void **state)
 	small_config(&d, *state);
 	c.train.batch = 16;
 	d.train.accumulate = 2;
-	struct trainer *a = make(&c), *b = make(&d);
+	struct trainer *a = new_trainer(&c), *b = new_trainer(&d);
 
 	for (int i = 0; i < 10; i++) {
 		assert_int_equal(trainer_step(a, &r, &e), 0);
@@ -152,10 +90,10 @@ static void test_many_in_one_process(void **state)
 	small_config(&other, *state);
 	other.train.seed = 99;
 	other.train.optim.kind = OPTIM_ADAMW;
-	struct trainer *alone = make(&c);
+	struct trainer *alone = new_trainer(&c);
 
 	run_steps(alone, 12);
-	struct trainer *a = make(&c), *b = make(&other), *d = make(&c);
+	struct trainer *a = new_trainer(&c), *b = new_trainer(&other), *d = new_trainer(&c);
 
 	for (int i = 0; i < 12; i++) {
 		run_steps(a, 1);
@@ -183,7 +121,7 @@ static void test_save_and_restore(void **state)
 
 	small_config(&c, *state);
 	snprintf(path, sizeof path, "%s/k.safetensors", (char *)*state);
-	struct trainer *a = make(&c), *b = make(&c);
+	struct trainer *a = new_trainer(&c), *b = new_trainer(&c);
 
 	run_steps(a, 7);
 	assert_int_equal(trainer_save(a, path, &e), 0);
@@ -227,13 +165,14 @@ static void test_misfit_changes_nothing(void **state)
 	} cases[] = {{&adamw, "optimizer"}, {&more, "training samples"}, {&cnn, "model"}};
 
 	snprintf(path, sizeof path, "%s/m.safetensors", (char *)*state);
-	struct trainer *a = make(&c);
+	struct trainer *a = new_trainer(&c);
 
 	run_steps(a, 2);
 	assert_int_equal(trainer_save(a, path, &e), 0);
 	assert_int_equal(checkpoint_open(&k, path, &e), 0);
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-		struct trainer *t = make(cases[i].config), *same = make(cases[i].config);
+		struct trainer *t = new_trainer(cases[i].config),
+		               *same = new_trainer(cases[i].config);
 
 		run_steps(t, 1);
 		run_steps(same, 1);
@@ -261,7 +200,7 @@ static void test_best_is_validation(void **state)
 	struct err e;
 
 	small_config(&c, *state);
-	struct trainer *t = make(&c);
+	struct trainer *t = new_trainer(&c);
 
 	run_steps(t, 5);
 	assert_int_equal(trainer_evaluate(t, EVAL_TEST, &v, &e), 0);
@@ -273,7 +212,7 @@ static void test_best_is_validation(void **state)
 
 	c.data.validation = 0;
 	c.data.test_images[0] = '\0';
-	t = make(&c);
+	t = new_trainer(&c);
 	assert_int_equal(trainer_evaluate(t, EVAL_VALIDATION, &v, &e), ERR_NOTFOUND);
 	assert_int_equal(trainer_evaluate(t, EVAL_TEST, &v, &e), ERR_NOTFOUND);
 	trainer_free(t);
@@ -286,12 +225,12 @@ static void test_parts_share_normalisation(void **state)
 	struct config c;
 
 	small_config(&c, *state);
-	struct trainer *whole = make(&c);
+	struct trainer *whole = new_trainer(&c);
 
 	c.data.partition.kind = PARTITION_SHARD;
 	c.data.partition.parts = 3;
 	c.data.partition.part = 1;
-	struct trainer *part = make(&c);
+	struct trainer *part = new_trainer(&c);
 
 	assert_int_equal(part->n_train, 30);
 	assert_true(part->norm.mean[0] == whole->norm.mean[0] &&
@@ -312,11 +251,11 @@ static void test_flock_clock(void **state)
 	small_config(&c, *state);
 	c.train.schedule = SCHEDULE_COSINE;
 	c.train.warmup_epochs = 0.5;
-	struct trainer *alone = make(&c);
+	struct trainer *alone = new_trainer(&c);
 
 	c.data.partition.kind = PARTITION_SHARD;
 	c.data.partition.parts = 3;
-	struct trainer *t = make(&c);
+	struct trainer *t = new_trainer(&c);
 
 	assert_int_equal(t->n_train, 30);
 	assert_int_equal(t->schedule.total, 60);
@@ -369,7 +308,7 @@ static void test_path_and_norms(void **state)
 		small_config(&c, *state);
 		c.train.optim.kind = kind == 2 ? OPTIM_ADAMW : OPTIM_SGD;
 		c.train.optim.nesterov = kind == 1;
-		struct trainer *t = make(&c);
+		struct trainer *t = new_trainer(&c);
 		const size_t n = t->arch.n_total;
 
 		assert_int_equal(trainer_flock(t, 0, true, &e), 0);
@@ -412,7 +351,7 @@ static void test_state_of_a_peer(void **state)
 		small_config(&d, *state);
 		c.train.optim.kind = d.train.optim.kind = kind == 1 ? OPTIM_ADAMW : OPTIM_SGD;
 		d.train.seed++;
-		struct trainer *a = make(&c), *b = make(&d), *same = make(&d);
+		struct trainer *a = new_trainer(&c), *b = new_trainer(&d), *same = new_trainer(&d);
 		const size_t n = a->arch.n_total, all = (size_t)trainer_vectors(a) * n;
 		float *p = malloc(all * sizeof *p);
 
@@ -483,7 +422,7 @@ static void test_part_of_the_test_set(void **state)
 	snprintf(c.data.test_labels, sizeof c.data.test_labels, "%s/classes", (char *)*state);
 	write_file(c.data.test_images, pixels, sizeof pixels);
 	write_file(c.data.test_labels, classes, sizeof classes);
-	struct trainer *t = make(&c);
+	struct trainer *t = new_trainer(&c);
 
 	assert_int_equal(trainer_flock(t, 0, false, &e), 0);
 	for (uint32_t i = 0; i < PART_SAMPLES; i++)

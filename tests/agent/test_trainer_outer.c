@@ -1,69 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /* The trainer with optimizers around its exchanges: that NoLoCo without momentum is plain averaging
  * to the bit, that it acts when it should, and that a checkpoint has all of it. */
-#include "tests/support.h"
+#include "tests/agent/small_set.h"
 
-#include "agent/config/config.h"
-#include "agent/train/trainer.h"
 #include "model/graph/outer.h"
 
 #include <math.h>
 
-#define SAMPLES 120
-#define SIDE 4
-#define PARAMS (SIDE * SIDE * 3 + 3)
+#define PARAMS (SIDE * SIDE * CLASSES + CLASSES)
 
 static void one_layer(struct config *c, const char *folder)
 {
-	static const char model[] = "{\"model\": {\"layers\": [{\"type\": \"flatten\"}, "
-	                            "{\"type\": \"dense\", \"units\": 3}]}}";
-	static uint8_t pixels[16 + SAMPLES * SIDE * SIDE] = {
-	        0, 0, 8, 3, 0, 0, 0, SAMPLES, 0, 0, 0, SIDE, 0, 0, 0, SIDE};
-	static uint8_t classes[8 + SAMPLES] = {0, 0, 8, 1, 0, 0, 0, SAMPLES};
-	struct config_problems p;
-	struct rng r;
-
-	rng_seed(&r, 1, 1);
-	for (int i = 0; i < SAMPLES; i++) {
-		classes[8 + i] = (uint8_t)(i % 3);
-		for (int k = 0; k < SIDE * SIDE; k++)
-			pixels[16 + i * SIDE * SIDE + k] =
-			        (uint8_t)(60 * (i % 3) + (int)rng_below(&r, 100));
-	}
-	config_defaults(c);
-	config_problems_init(&p, NULL);
-	assert_int_equal(config_read(c, model, strlen(model), &p), 0);
-	snprintf(c->data.train_images, sizeof c->data.train_images, "%s/images", folder);
-	snprintf(c->data.train_labels, sizeof c->data.train_labels, "%s/labels", folder);
-	write_file(c->data.train_images, pixels, sizeof pixels);
-	write_file(c->data.train_labels, classes, sizeof classes);
-	c->data.test_images[0] = c->data.test_labels[0] = '\0';
-	snprintf(c->run.device, sizeof c->run.device, "cpu");
-	c->run.threads = 1;
-	c->run.deterministic = true;
-	c->data.ahead = 0;
-	c->train.batch = 8;
+	small_net(c, folder, "");
 	c->train.epochs = 40; /* 600 steps */
 	c->gossip.outer = OUTER_NOLOCO;
 }
 
 static struct trainer *make(const struct config *c)
 {
-	struct trainer *t;
+	struct trainer *t = new_trainer(c);
 	struct err e;
 
-	assert_int_equal(trainer_new(&t, c, NULL, &e), 0);
 	assert_int_equal(trainer_flock(t, 7, false, &e), 0);
 	return t;
-}
-
-static void steps(struct trainer *t, int n)
-{
-	struct step_result r;
-	struct err e;
-
-	for (int i = 0; i < n; i++)
-		assert_int_equal(trainer_step(t, &r, &e), 0);
 }
 
 static void merge(struct trainer *t, uint64_t seed)
@@ -80,15 +39,6 @@ static void merge(struct trainer *t, uint64_t seed)
 	assert_int_equal(trainer_add(t, d, end, k, 2, &e), 0);
 }
 
-static void assert_alike(struct trainer *a, struct trainer *b, bool alike)
-{
-	float p[PARAMS], q[PARAMS];
-
-	graph_get_params(a->net, p);
-	graph_get_params(b->net, q);
-	assert_int_equal(memcmp(p, q, sizeof p) == 0, alike);
-}
-
 static void test_plain_to_the_bit(void **state)
 {
 	struct config c, d;
@@ -101,8 +51,8 @@ static void test_plain_to_the_bit(void **state)
 	struct trainer *a = make(&c), *b = make(&d);
 
 	for (int i = 0; i < 20; i++) {
-		steps(a, 3 * i);
-		steps(b, 3 * i);
+		run_steps(a, 3 * i);
+		run_steps(b, 3 * i);
 		merge(a, (uint64_t)i);
 		merge(b, (uint64_t)i);
 		assert_alike(a, b, true);
@@ -123,13 +73,13 @@ static void test_when(void **state)
 	d.gossip.outer = OUTER_NONE;
 	struct trainer *a = make(&c), *b = make(&d);
 
-	steps(a, 7);
-	steps(b, 7);
+	run_steps(a, 7);
+	run_steps(b, 7);
 	merge(a, 1);
 	merge(b, 1);
 	assert_alike(a, b, true);
-	steps(a, 1);
-	steps(b, 1);
+	run_steps(a, 1);
+	run_steps(b, 1);
 	assert_alike(a, b, true);
 	merge(a, 2);
 	merge(b, 2);
@@ -163,10 +113,10 @@ static void resumes(struct config *c, const char *folder)
 
 	snprintf(path, sizeof path, "%s/outer", folder);
 	for (int i = 0; i < 5; i++) {
-		steps(a, 10);
+		run_steps(a, 10);
 		merge(a, (uint64_t)i);
 	}
-	steps(a, 4);
+	run_steps(a, 4);
 	assert_int_equal(trainer_save(a, path, &e), 0);
 	assert_int_equal(checkpoint_open(&file, path, &e), 0);
 	assert_int_equal(trainer_restore(b, &file, &notes, &e), 0);
@@ -175,8 +125,8 @@ static void resumes(struct config *c, const char *folder)
 	merge(b, 8);
 	assert_alike(a, b, true);
 	for (int i = 0; i < 5; i++) {
-		steps(a, 7);
-		steps(b, 7);
+		run_steps(a, 7);
+		run_steps(b, 7);
 		merge(a, 10 + (uint64_t)i);
 		merge(b, 10 + (uint64_t)i);
 		assert_alike(a, b, true);
@@ -212,8 +162,8 @@ static void test_parts(void **state)
 		struct trainer *a = make(&c), *b = make(&c);
 
 		for (int i = 0; i < 6; i++) {
-			steps(a, 4 + i);
-			steps(b, 4 + i);
+			run_steps(a, 4 + i);
+			run_steps(b, 4 + i);
 			for (int p = 0; p < PARAMS; p++)
 				d[p] = 0.01f * (float)((p * 7 + i) % 11 - 5);
 			assert_int_equal(trainer_add(a, d, end, of_groups, 2, &e), 0);
@@ -241,7 +191,7 @@ static void test_adopted(void **state)
 	struct trainer *a = make(&c), *b = make(&c);
 
 	for (int i = 0; i < 3; i++) {
-		steps(a, 10);
+		run_steps(a, 10);
 		merge(a, (uint64_t)i);
 	}
 	trainer_get_state(b, vectors, &s);
