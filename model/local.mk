@@ -49,6 +49,8 @@ libmodel_a_SOURCES = \
 	model/graph/optim.h \
 	model/graph/outer.c \
 	model/graph/outer.h \
+	model/graph/stats.c \
+	model/graph/stats.h \
 	model/graph/plan.c \
 	model/graph/plan.h \
 	model/io/safetensors.c \

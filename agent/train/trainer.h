@@ -216,12 +216,14 @@ int trainer_adopt_state(struct trainer *t, const float *from, const struct train
         struct err *e) MUST_CHECK;
 
 /* Adds k[g]·difference to the parameters of group g, which ends before end[g] and begins where the
- * one before it ends. What is behind the last end moves by the smallest k. */
+ * one before it ends. What is behind the last end moves by the smallest k, and running statistics
+ * no further than model/graph/stats.h lets them. */
 int trainer_add(struct trainer *t, const float *difference, const size_t *end, const float *k,
         int n, struct err *e) MUST_CHECK;
 
-/* The same in parts, for who has the difference packed: n floats from parameter `at` on with one k.
- * The end comes behind the last part; nothing else may come between. On the host's memory alone. */
+/* The same in parts, for who has the difference packed: n floats from parameter `at` on with one k,
+ * none with both parameters and statistics. The end comes behind the last part; nothing else may
+ * come between. On the host's memory alone. */
 int trainer_add_part(struct trainer *t, const float *difference, size_t at, size_t n, float k,
         struct err *e) MUST_CHECK;
 int trainer_add_end(struct trainer *t, struct err *e) MUST_CHECK;

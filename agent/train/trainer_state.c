@@ -14,6 +14,7 @@
 
 #include "gossip/policy/outer.h"
 #include "model/graph/outer.h"
+#include "model/graph/stats.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -176,15 +177,19 @@ int trainer_add_part(
         struct trainer *t, const float *difference, size_t at, size_t n, float k, struct err *e)
 {
 	const size_t trained = t->arch.n_train;
-	int rc = t->dev->backend->add(t->dev, t->net->params + at, difference, n, k, e);
+	int rc;
 
+	if (at >= trained)
+		return stats_add(t->net, difference, at, n, k, e);
+	assert(at + n <= trained);
+	rc = t->dev->backend->add(t->dev, t->net->params + at, difference, n, k, e);
 	if (rc != 0)
 		return rc;
 	if (t->optim.qgm && t->optim.rate > 0)
 		outer_qgm_merged(t->optim.m + at, difference, n, k, (float)t->optim.config.momentum,
 		        (float)t->optim.rate);
-	if (t->phi != NULL && !plan_outer(t).step && at < trained)
-		outer_follow(t->phi + at, difference, n < trained - at ? n : trained - at, k);
+	if (t->phi != NULL && !plan_outer(t).step)
+		outer_follow(t->phi + at, difference, n, k);
 	return 0;
 }
 

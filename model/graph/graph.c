@@ -300,7 +300,8 @@ static int take_memory(struct graph *n, size_t arena_bytes, struct err *e)
 	n->input = device_alloc(n, bytes[2]);
 	n->labels = device_alloc(n, bytes[3]);
 	n->arena = device_alloc(n, bytes[4]);
-	if (!n->params || !n->grads || !n->input || !n->labels || !n->arena) {
+	n->stats = calloc(3 * (n->arch->n_total - n->arch->n_train) + 1, sizeof *n->stats);
+	if (!n->params || !n->grads || !n->input || !n->labels || !n->arena || !n->stats) {
 		int rc = graph_check(n, e); /* the device may have failed */
 		if (rc)
 			return rc;
@@ -380,6 +381,7 @@ void graph_free(struct graph *n)
 	k->release(n->dev, n->input);
 	k->release(n->dev, n->grads);
 	k->release(n->dev, n->params);
+	free(n->stats);
 	free(n->program.ops);
 	free(n->program.backward);
 	free(n);

@@ -17,6 +17,7 @@ struct graph {
 	float *input;    /* owned, device memory */
 	int32_t *labels; /* owned, device memory */
 	void *arena;     /* owned, device memory: activations and their gradients */
+	float *stats; /* owned, the host's memory: room for stats.c, 3 × (n_total − n_train) */
 };
 
 int graph_new(struct graph **out, const struct arch *a, struct device *d, int64_t batch,

@@ -6,6 +6,7 @@
 #include "model/graph/optim.h"
 
 #include "model/graph/outer.h"
+#include "model/graph/stats.h"
 
 #include <math.h>
 #include <string.h>
@@ -118,16 +119,21 @@ int optim_add(struct optim *o, struct err *e)
 {
 	struct graph *n = o->net;
 	struct optim_merge *m = &o->merge;
+	const size_t n_train = n->arch->n_train, n_total = n->arch->n_total;
+	float k;
 	int rc = 0;
-	while (!rc && m->difference && m->at < n->arch->n_total) {
-		float k;
-		size_t at = m->at, end = next_group(m, n->arch->n_total, &k);
+	while (!rc && m->difference && m->at < n_train) {
+		size_t at = m->at, end = next_group(m, n_train, &k);
 		rc = n->dev->backend->add(
 		        n->dev, n->params + at, m->difference + at, end - at, k, e);
 		if (rc == 0 && o->qgm && o->rate > 0)
 			outer_qgm_merged(o->m + at, m->difference + at, end - at, k,
 			        (float)o->config.momentum, (float)o->rate);
 		m->at = end;
+	}
+	if (!rc && m->difference) {
+		(void)next_group(m, n_total, &k);
+		rc = stats_add(n, m->difference + n_train, n_train, n_total - n_train, k, e);
 	}
 	*m = (struct optim_merge){0};
 	return rc;

@@ -28,7 +28,8 @@ struct schedule {
 double schedule_factor(const struct schedule *s, uint64_t samples);
 
 /* x += k[g]·difference for the parameters of group g, which begins where group g − 1 ends and ends
- * before end[g]. Parameters after the last end use the smallest k. All pointers are borrowed. */
+ * before end[g]. What is after the last end uses the smallest k; statistics by the rule of stats.h.
+ * All pointers are borrowed. */
 struct optim_merge {
 	const float *difference; /* NULL: none; else n_total floats of the host's */
 	const size_t *end;       /* ascending, at most n_train */

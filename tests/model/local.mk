@@ -12,7 +12,8 @@ UNIT_TESTS += \
 	tests/model/test_npy \
 	tests/model/test_ops \
 	tests/model/test_pool \
-	tests/model/test_safetensors
+	tests/model/test_safetensors \
+	tests/model/test_stats
 
 TSAN_TESTS += \
 	tests/model/test_graph \
