@@ -17,6 +17,7 @@
 
 #include "agent/train/weights.h"
 #include "model/graph/outer.h"
+#include "model/graph/stats.h"
 
 #include "agent/base/exit_code.h"
 #include "agent/base/rng.h"
@@ -641,13 +642,18 @@ static int run_step(struct trainer *t, struct step_result *r, struct err *e)
 	return t->flock ? measure(t, r->lr, e) : 0;
 }
 
-/* Of a merge the update adds what is trained; of a step that failed before that, nothing. */
+/* Of a merge the update adds what is trained; of a step that failed before that, nothing. The
+ * forward pass of such a step has moved the running statistics. */
 int trainer_step(struct trainer *t, struct step_result *r, struct err *e)
 {
 	struct err second;
-	int rc = run_step(t, r, e);
-	int added = trainer_merged(t, rc != 0 ? &second : e);
+	int rc, added;
 
+	stats_keep(t->net);
+	rc = run_step(t, r, e);
+	if (rc == ERR_NONFINITE)
+		stats_put_back(t->net);
+	added = trainer_merged(t, rc != 0 ? &second : e);
 	return rc != 0 ? rc : added;
 }
 

@@ -16,6 +16,7 @@
 #include "model/graph/graph.h"
 
 #include "model/graph/plan.h"
+#include "model/graph/stats.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -460,7 +461,10 @@ int graph_train_begin(struct graph *n, const struct batch *b, bool accumulate, f
 int graph_train_part(struct graph *n, const struct batch *b, int64_t count, float scale,
         uint64_t dropout_seed, struct loss_result *r, struct err *e)
 {
-	return train_begin(n, b, count, false, scale, dropout_seed, r, e);
+	stats_keep(n);
+	int rc = train_begin(n, b, count, false, scale, dropout_seed, r, e);
+	stats_put_back(n);
+	return rc;
 }
 
 int graph_eval_begin(struct graph *n, const struct batch *b, struct loss_result *r, struct err *e)

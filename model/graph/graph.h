@@ -42,7 +42,8 @@ int graph_check(struct graph *n, struct err *e) MUST_CHECK;
  * next and only then fills its place again. */
 int graph_train_begin(struct graph *n, const struct batch *b, bool accumulate, float scale,
         uint64_t dropout_seed, struct loss_result *r, struct err *e) MUST_CHECK;
-/* The same with the loss of the first count samples alone: all of the batch goes forward. */
+/* The same with the loss of the first count samples alone: all of the batch goes forward. It is a
+ * look at a gradient: running statistics stay as they are. */
 int graph_train_part(struct graph *n, const struct batch *b, int64_t count, float scale,
         uint64_t dropout_seed, struct loss_result *r, struct err *e) MUST_CHECK;
 /* Forward only, dropout off; the batch may be a shorter one. */

@@ -32,6 +32,7 @@ UNIT_TESTS += \
 	tests/agent/test_state_dir \
 	tests/agent/test_trainer \
 	tests/agent/test_trainer_outer \
+	tests/agent/test_trainer_stats \
 	tests/agent/test_watch
 
 TSAN_TESTS += \

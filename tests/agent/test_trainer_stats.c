@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/* The trainer of a network with batch_norm: what moves running statistics, and what must not. */
+#include "tests/agent/small_set.h"
+
+#include "model/graph/outer.h"
+
+#include <math.h>
+
+static void with_norm(struct config *c, const char *folder)
+{
+	small_net(c, folder,
+	        "{\"type\": \"dense\", \"units\": 6}, {\"type\": \"batch_norm\"}, "
+	        "{\"type\": \"relu\"},");
+	c->train.epochs = 40;
+	c->train.optim.lr = 0.05;
+}
+
+static bool same_stats(struct trainer *t, const float *before)
+{
+	const size_t n = t->arch.n_train;
+	float *now = params_of(t);
+	const bool same = memcmp(now + n, before + n, (t->arch.n_total - n) * sizeof *now) == 0;
+
+	free(now);
+	return same;
+}
+
+/* Tested every 8th step: with a batch of one part half of it goes forward once more. */
+static void test_norm_test_moves_them_once(void **state)
+{
+	struct config on, off;
+
+	with_norm(&on, *state);
+	with_norm(&off, *state);
+	on.train.batch_adapt = BATCH_ADAPT_NORM;
+	struct trainer *a = new_trainer(&on), *b = new_trainer(&off);
+
+	run_steps(a, 24);
+	run_steps(b, 24);
+	assert_int_equal(a->batch.tests, 3);
+	assert_alike(a, b, true);
+	trainer_free(a);
+	trainer_free(b);
+	config_close(&on);
+	config_close(&off);
+}
+
+/* A weight at the edge of what a float can hold: the loss is no number, the statistics of before
+ * are kept, also where the norm test has looked in between. */
+static void test_step_that_fails_moves_nothing(void **state)
+{
+	struct step_result r;
+	struct config c;
+	struct err e;
+
+	with_norm(&c, *state);
+	c.train.batch_adapt = BATCH_ADAPT_NORM;
+	for (int steps = 6; steps <= 7; steps++) {
+		struct trainer *t = new_trainer(&c);
+
+		run_steps(t, steps);
+		float *p = params_of(t);
+
+		p[0] = 3e38f;
+		graph_set_params(t->net, p);
+		assert_int_equal(trainer_step(t, &r, &e), ERR_NONFINITE);
+		assert_true(same_stats(t, p));
+		free(p);
+		trainer_free(t);
+	}
+	config_close(&c);
+}
+
+/* The momentum of QGM is that of what is trained. */
+static void test_qgm_collects_no_statistics(void **state)
+{
+	static const float k[] = {0.5f, 0.5f};
+	struct config c;
+	struct err e;
+
+	with_norm(&c, *state);
+	c.gossip.outer = OUTER_QGM;
+	struct trainer *t = new_trainer(&c);
+
+	assert_int_equal(trainer_flock(t, 7, false, &e), 0);
+	const struct arch *a = &t->arch;
+	const size_t end[] = {a->n_decay, a->n_train};
+	float *d = params_of(t), *state_of = malloc(2 * a->n_total * sizeof *state_of);
+	struct trainer_state s;
+
+	assert_non_null(state_of);
+	for (size_t i = 0; i < a->n_total; i++)
+		d[i] = 0.1f;
+	for (int i = 0; i < 4; i++) {
+		run_steps(t, 1);
+		assert_int_equal(trainer_add(t, d, end, k, 2, &e), 0);
+		assert_int_equal(trainer_add_part(t, d, 0, a->n_train, 0.5f, &e), 0);
+		assert_int_equal(trainer_add_part(t, d + a->n_train, a->n_train,
+		                         a->n_total - a->n_train, 0.5f, &e),
+		        0);
+		assert_int_equal(trainer_add_end(t, &e), 0);
+	}
+	trainer_get_state(t, state_of, &s);
+	for (size_t i = a->n_train; i < a->n_total; i++)
+		assert_true(state_of[a->n_total + i] == 0);
+	free(state_of);
+	free(d);
+	trainer_free(t);
+	config_close(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(test_norm_test_moves_them_once),
+	        cmocka_unit_test(test_step_that_fails_moves_nothing),
+	        cmocka_unit_test(test_qgm_collects_no_statistics),
+	};
+	return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
