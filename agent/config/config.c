@@ -370,3 +370,13 @@ int config_arch(const struct config *c, const struct shape *input, int64_t class
 		return arch_resolve(out, c->layers, c->n_layers, input, classes, e);
 	return arch_preset(out, c->preset, input, classes, e);
 }
+
+int config_arch_to_train(const struct config *c, const struct shape *input, int64_t classes,
+        struct arch *out, struct err *e)
+{
+	int rc = config_arch(c, input, classes, out, e);
+
+	if (rc == 0 && (rc = arch_check_batch(out, c->train.batch, e)) != 0)
+		arch_close(out);
+	return rc;
+}

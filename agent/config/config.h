@@ -88,6 +88,9 @@ int config_print(const struct config *c, bool comments, struct buf *out) MUST_CH
 /* The model, preset or list, for data of that shape. */
 int config_arch(const struct config *c, const struct shape *input, int64_t classes,
         struct arch *out, struct err *e) MUST_CHECK;
+/* The same, and that train.batch is enough for it to learn. */
+int config_arch_to_train(const struct config *c, const struct shape *input, int64_t classes,
+        struct arch *out, struct err *e) MUST_CHECK;
 
 /* Reads what arch_print wrote; json may be anyone's. *layers is malloc'd and the caller's. */
 int config_parse_model(const char *json, size_t len, struct layer **layers, int *n,

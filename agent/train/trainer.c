@@ -279,7 +279,8 @@ int trainer_new(
 		rc = check_batch(t, e);
 	}
 	if (rc == 0)
-		rc = config_arch(c, &t->train_data.shape, t->train_data.classes, &t->arch, e);
+		rc = config_arch_to_train(
+		        c, &t->train_data.shape, t->train_data.classes, &t->arch, e);
 	if (rc == 0) {
 		at = TRAINER_DEVICE;
 		rc = open_device(t, e);

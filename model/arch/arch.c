@@ -289,6 +289,19 @@ out:
 	return rc;
 }
 
+int arch_check_batch(const struct arch *a, int64_t batch, struct err *e)
+{
+	for (int i = 0; i < a->n_nodes; i++) {
+		const struct shape *in = arch__input(a, &a->nodes[i], 0);
+		if (a->nodes[i].layer.kind == LAYER_BATCH_NORM && batch < 2 &&
+		        shape_count(in) == (size_t)in->dim[in->rank - 1])
+			return arch__complain(a, i, e, ERR_INVALID,
+			        "one value of a channel is nothing to normalise: it needs a batch "
+			        "of 2 or more");
+	}
+	return 0;
+}
+
 void arch_close(struct arch *a)
 {
 	free(a->nodes);

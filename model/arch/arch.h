@@ -158,6 +158,10 @@ int arch_preset(struct arch *a, const char *name, const struct shape *input, int
 /* The known presets, NULL-terminated. */
 extern const char *const arch_presets[];
 
+/* ERR_INVALID, with the layer's name: it normalises over the batch, and so few samples give it a
+ * single value for each channel, which it always makes 0. */
+int arch_check_batch(const struct arch *a, int64_t batch, struct err *e) MUST_CHECK;
+
 void arch_close(struct arch *a);
 
 /* The model as canonical JSON, {"input":[28,28,1],"classes":10,"layers":[{"type":…},…]}: equal

@@ -109,12 +109,56 @@ static void test_qgm_collects_no_statistics(void **state)
 	config_close(&c);
 }
 
+/* Normalised over one value each channel is 0: nothing would be learnt, without a word. */
+static void test_batch_of_one_is_refused(void **state)
+{
+	enum trainer_part part;
+	struct trainer *t;
+	struct config c;
+	struct err e;
+
+	with_norm(&c, *state);
+	c.train.batch = 1;
+	c.train.accumulate = 8;
+	assert_int_equal(trainer_new(&t, &c, &part, &e), ERR_INVALID);
+	assert_int_equal(part, TRAINER_MODEL);
+	assert_non_null(strstr(e.msg, "batch_norm norm1"));
+	assert_non_null(strstr(e.msg, "a batch of 2 or more"));
+	c.train.batch = 2;
+	t = new_trainer(&c);
+	run_steps(t, 1);
+	trainer_free(t);
+	config_close(&c);
+}
+
+/* Of an image each position counts. */
+static void test_batch_of_one_image(void **state)
+{
+	static const char model[] = "{\"model\": {\"layers\": [{\"type\": \"batch_norm\"}, "
+	                            "{\"type\": \"flatten\"}, "
+	                            "{\"type\": \"dense\", \"units\": 3}]}}";
+	struct config_problems p;
+	struct config c;
+
+	small_net(&c, *state, "");
+	config_problems_init(&p, NULL);
+	assert_int_equal(config_read(&c, model, strlen(model), &p), 0);
+	c.train.batch = 1;
+	struct trainer *t = new_trainer(&c);
+
+	run_steps(t, 1);
+	trainer_free(t);
+	config_close(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_norm_test_moves_them_once),
 	        cmocka_unit_test(test_step_that_fails_moves_nothing),
 	        cmocka_unit_test(test_qgm_collects_no_statistics),
+	        cmocka_unit_test(test_batch_of_one_is_refused),
+	        cmocka_unit_test(test_batch_of_one_image),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
