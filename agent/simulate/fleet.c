@@ -309,7 +309,7 @@ static void mean_part(void *arg, uint32_t k)
 static void spread_part(void *arg, uint32_t k)
 {
 	struct sum *s = arg;
-	const size_t from = (size_t)k * CHUNK, n = s->f->arch.n_total - from;
+	const size_t from = (size_t)k * CHUNK, n = s->f->arch.n_train - from;
 	const size_t count = n < CHUNK ? n : CHUNK;
 	double sum[LANES] = {0};
 
@@ -338,9 +338,9 @@ static uint32_t count_used(const struct fleet *f, const bool *use)
 	return n;
 }
 
-static uint32_t chunks(const struct fleet *f)
+static uint32_t chunks(size_t n)
 {
-	return (uint32_t)((f->arch.n_total + CHUNK - 1) / CHUNK);
+	return (uint32_t)((n + CHUNK - 1) / CHUNK);
 }
 
 void fleet_mean(struct fleet *f, const bool *use, const double *w, float *out)
@@ -349,7 +349,7 @@ void fleet_mean(struct fleet *f, const bool *use, const double *w, float *out)
 
 	s.n_used = count_used(f, use);
 	if (f->scenario->record.train && s.n_used > 0)
-		fleet_each(f, chunks(f), mean_part, &s);
+		fleet_each(f, chunks(f->arch.n_total), mean_part, &s);
 }
 
 void fleet_mean_gradient(struct fleet *f, const bool *use, const double *w, float *out)
@@ -358,13 +358,13 @@ void fleet_mean_gradient(struct fleet *f, const bool *use, const double *w, floa
 
 	s.n_used = count_used(f, use);
 	if (f->scenario->record.train && s.n_used > 0)
-		fleet_each(f, chunks(f), mean_part, &s);
+		fleet_each(f, chunks(f->arch.n_total), mean_part, &s);
 }
 
 double fleet_spread(struct fleet *f, const bool *use, const float *mean)
 {
 	struct sum s = {.f = f, .use = use, .mean = mean};
-	const uint32_t parts = f->scenario->record.train ? chunks(f) : 0;
+	const uint32_t parts = f->scenario->record.train ? chunks(f->arch.n_train) : 0;
 	double sum = 0;
 
 	s.n_used = count_used(f, use);

@@ -79,7 +79,8 @@ int fleet_wait(struct fleet *f, uint32_t i, struct fleet_result *r, struct err *
 void fleet_settle(struct fleet *f);
 
 /* Agent i's optimizer applies gradient g (n_total floats; its own g_i, or a mean of several). Clips
- * as config.train says, keeps momentum in the agent's m. No task of i may be under way. */
+ * as config.train says, keeps momentum in the agent's m. What is behind n_train in g is added to
+ * the running statistics. No task of i may be under way. */
 int fleet_apply(struct fleet *f, uint32_t i, const float *g, double lr, struct err *e) MUST_CHECK;
 
 /* Agent i's vectors, to read and to write between tasks (see enum fleet_task). */
@@ -97,7 +98,7 @@ void fleet_copy(struct fleet *f, uint32_t to, int64_t from);
 void fleet_mean(struct fleet *f, const bool *use, const double *w, float *out);
 /* The same of the gradients g_i. */
 void fleet_mean_gradient(struct fleet *f, const bool *use, const double *w, float *out);
-/* Σ_i ‖x_i − mean‖² / n over the same agents: Ξ². */
+/* Σ_i ‖x_i − mean‖² / n over the same agents: Ξ², of what is trained. */
 double fleet_spread(struct fleet *f, const bool *use, const float *mean);
 
 /* Loss and accuracy of those parameters on at most `most` samples of the test set (0: all), evenly

@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The update alone: of a graph it needs the vectors, not the program. */
+/* The update alone: of a graph it needs the vectors, not the program. What is behind n_train in g
+ * is how far the running statistics go. */
 static int update(struct fleet_worker *w, struct fleet_agent *a, const float *g, double lr,
         double *norm, struct err *e)
 {
@@ -32,6 +33,8 @@ static int update(struct fleet_worker *w, struct fleet_agent *a, const float *g,
 	int rc = optim_step(&o, lr, norm, e);
 
 	a->optim_steps = o.steps;
+	for (size_t j = w->fleet->arch.n_train; j < w->fleet->arch.n_total && rc == 0; j++)
+		a->x[j] += g[j];
 	return rc;
 }
 
@@ -94,6 +97,15 @@ static int micro_batch(
 	return rc;
 }
 
+/* How far the forward passes have moved the running statistics, behind the gradient. */
+static void find_stats(struct fleet_worker *w, const struct fleet_agent *a)
+{
+	const struct arch *arch = &w->fleet->arch;
+
+	for (size_t j = arch->n_train; j < arch->n_total; j++)
+		w->net->grads[j] = w->net->params[j] - a->x[j];
+}
+
 static int gradient(struct fleet_worker *w, struct fleet_agent *a, uint32_t i, struct err *e)
 {
 	int rc = 0;
@@ -108,6 +120,7 @@ static int gradient(struct fleet_worker *w, struct fleet_agent *a, uint32_t i, s
 	a->result.loss /= (double)a->result.count;
 	if (!isfinite(a->result.loss))
 		return err_set(e, ERR_NONFINITE, "agent %u: the loss is not a finite number", i);
+	find_stats(w, a);
 	return 0;
 }
 

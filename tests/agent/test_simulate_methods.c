@@ -16,6 +16,8 @@
 
 static const char *folder;
 static const char *fleet = "", *record = ""; /* more members of the sections agents and record */
+static const char *norm = "";                /* layers between the first dense one and its relu */
+static void (*look)(struct sim *s);          /* at what a run leaves */
 
 /* With --wrap the core calls this gate. */
 static bool gate_broken;
@@ -75,18 +77,20 @@ static struct sim_run run_as(
 
 	snprintf(text, sizeof text,
 	        "{\"model\": {\"layers\": [{\"type\": \"flatten\"}, {\"type\": \"dense\", "
-	        "\"units\": 8}, {\"type\": \"relu\"}, {\"type\": \"dense\", \"units\": 2}]},"
+	        "\"units\": 8}, %s{\"type\": \"relu\"}, {\"type\": \"dense\", \"units\": 2}]},"
 	        "\"data\": {\"path\": \"%s\", \"classes\": 2},"
 	        "\"train\": {\"epochs\": 3, \"batch\": 8, \"lr\": 0.05%s},"
 	        "\"agents\": {\"count\": %d%s}, \"record\": {\"points\": 24%s},"
 	        "\"method\": {\"kind\": \"%s\"%s}}",
-	        folder, train, agents, fleet, record, method, more);
+	        norm, folder, train, agents, fleet, record, method, more);
 	scenario_defaults(&s);
 	config_problems_init(&p, NULL);
 	if (scenario_read(&s, text, strlen(text), &p) || scenario_check(&s, &p))
 		fail_msg("%s", p.list[0].text);
 	assert_int_equal(sim_new(&sim, &s, &o, &exit, &e), 0);
 	assert_int_equal(sim_run(sim, &out, &exit, &e), 0);
+	if (look)
+		look(sim);
 	sim_free(sim);
 	scenario_close(&s);
 	assert_true(out.complete && out.n_points > 0);
@@ -595,6 +599,35 @@ static void test_a_broken_core_changes_its_own_rows(void **state)
 	}
 }
 
+/* Inputs have variances of about 1, and 16 of them go into each unit. */
+static void assert_learnt(struct sim *s)
+{
+	const struct arch *a = fleet_arch(sim_fleet(s));
+	const struct param_view *var = &a->views[a->n_views - 3]; /* then the last layer's */
+
+	assert_string_equal(var->name, "norm1.running_var");
+	for (uint32_t i = 0; i < sim_agents(s); i++)
+		for (size_t k = 0; k < var->count; k++)
+			assert_true(fleet_x(sim_fleet(s), i)[var->offset + k] > 16);
+}
+
+static void test_every_method_learns_statistics(void **state)
+{
+	(void)state;
+	norm = "{\"type\": \"dense\", \"units\": 8, \"std\": 4}, {\"type\": \"batch_norm\"}, ";
+	look = assert_learnt;
+	for (int m = 0; sim_method_names[m]; m++) {
+		struct sim_run a = run_as(sim_method_names[m], 4, 1, "", "");
+		struct sim_run b = run_as(sim_method_names[m], 4, 2, "", "");
+
+		assert_true(last(&a)->accuracy > 0.9 && last(&a)->loss == last(&b)->loss);
+		sim_run_close(&a);
+		sim_run_close(&b);
+	}
+	norm = "";
+	look = NULL;
+}
+
 static void test_bits_do_not_depend_on_the_threads(void **state)
 {
 	static const char *const methods[][2] = {
@@ -653,6 +686,7 @@ int main(void)
 	        cmocka_unit_test(test_injected_samples_are_of_others),
 	        cmocka_unit_test(test_injection_helps_and_costs_bytes),
 	        cmocka_unit_test(test_a_broken_core_changes_its_own_rows),
+	        cmocka_unit_test(test_every_method_learns_statistics),
 	        cmocka_unit_test(test_bits_do_not_depend_on_the_threads),
 	};
 

@@ -10,6 +10,7 @@
 #include "model/arch/arch.h"
 #include "model/graph/optim.h"
 #include "model/graph/outer.h"
+#include "model/graph/stats.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -289,12 +290,19 @@ static void merge_part(struct world *w, uint32_t i, float *follows, size_t at, s
 	const struct optim_config *o = &sim_scenario(w->sim)->config.train.optim;
 	float *x = fleet_x(sim_fleet(w->sim), i);
 	convert_best()->add(x + at, g->staging + at, k, n);
-	if (follows && at < w->n_train)
-		outer_follow(follows + at, g->staging + at,
-		        at + n < w->n_train ? n : w->n_train - at, k);
+	if (follows)
+		outer_follow(follows + at, g->staging + at, n, k);
 	if (outer_of(w) == OUTER_QGM && g->learner.lr > 0)
 		outer_qgm_merged(fleet_m(sim_fleet(w->sim), i) + at, g->staging + at, n, k,
 		        (float)o->momentum, (float)outer_qgm_rate(g->learner.lr, o->lr));
+}
+
+static void merge_stats(struct world *w, uint32_t i, float k)
+{
+	const size_t at = w->n_train, n = w->n_total - at;
+	float *x = fleet_x(sim_fleet(w->sim), i) + at;
+	stats_steps(fleet_arch(sim_fleet(w->sim)), x, w->agent[i].staging + at, at, n, k, w->room);
+	convert_best()->add(x, w->room, 1, n);
 }
 
 static void apply(struct world *w, uint32_t i, const struct flock_action *a)
@@ -314,8 +322,10 @@ static void apply(struct world *w, uint32_t i, const struct flock_action *a)
 		merge_part(w, i, follows, at, w->groups.end[k] - at, a->apply.k[k]);
 		at = w->groups.end[k];
 	}
-	if (at < w->n_total)
-		merge_part(w, i, follows, at, w->n_total - at, least);
+	if (at < w->n_train)
+		merge_part(w, i, follows, at, w->n_train - at, least);
+	if (w->n_train < w->n_total)
+		merge_stats(w, i, least);
 	if (!g->phi || !plan.step)
 		return;
 	memcpy(w->room, x, w->n_train * sizeof *x);

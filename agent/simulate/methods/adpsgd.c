@@ -94,12 +94,13 @@ static const float *model(struct sim *s);
 static double distance(struct sim *s)
 {
 	const struct adpsgd *m = sim_state(s);
-	const size_t n = fleet_arch(sim_fleet(s))->n_total;
+	const struct arch *a = fleet_arch(sim_fleet(s));
+	const size_t n = a->n_total;
 	const float *mean = model(s);
 	double sum = 0;
 
 	for (uint32_t i = 0; i < sim_agents(s) && mean; i++)
-		for (size_t k = 0; k < n && sim_live(s, i); k++) {
+		for (size_t k = 0; k < a->n_train && sim_live(s, i); k++) {
 			const double d = (double)m->x[n * i + k] - (double)mean[k];
 
 			sum += d * d;

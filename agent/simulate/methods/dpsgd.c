@@ -161,7 +161,7 @@ static void mix_one(void *arg, uint32_t r)
 		for (size_t p = 0; p < count; p++)
 			next[from + p] = (float)(weight * sum[p]);
 	}
-	for (size_t p = 0; p < n && d->estimates; p++)
+	for (size_t p = 0; p < fleet_arch(f)->n_train && d->estimates; p++)
 		moved += ((double)next[p] - x[0][p]) * ((double)next[p] - x[0][p]);
 	d->moved[r] = moved;
 }

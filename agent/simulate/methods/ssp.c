@@ -78,6 +78,8 @@ static void apply(struct sim *s, uint32_t i)
 
 	for (size_t j = 0; j < a->n_train; j++)
 		m->server[j] -= k * (g[j] + (j < a->n_decay ? decay * x[j] : 0));
+	for (size_t j = a->n_train; j < a->n_total; j++) /* running statistics */
+		m->server[j] += g[j] / (float)sim_n_live(s);
 }
 
 static int noted(struct sim *s, const struct sim_note *n, struct err *e)
