@@ -53,6 +53,16 @@ static int count_readers(const struct arch *a, int node)
 	return n;
 }
 
+/* Whether nobody but the one reader of node `from` reads its value, under whatever name: the nodes
+ * before it with that value are copied, one by the next. */
+static bool sole_reader(const struct builder *b, int from)
+{
+	for (int i = 0; i <= from; i++)
+		if (b->node_value[i + 1] == b->node_value[from + 1] && count_readers(b->a, i) != 1)
+			return false;
+	return true;
+}
+
 static const struct shape *node_shape(const struct arch *a, int node)
 {
 	return node < 0 ? &a->input : &a->nodes[node].shape;
@@ -103,7 +113,7 @@ static void build_ops(struct builder *b)
 		int writer = b->values[in].writer;
 		if (n->layer.kind == LAYER_RELU && writer >= 0 &&
 		        layer_types[p->ops[writer].kind]->takes_relu && !p->ops[writer].relu &&
-		        count_readers(a, from) == 1) {
+		        sole_reader(b, from)) {
 			p->ops[writer].relu = true;
 			b->node_value[i + 1] = in;
 		} else if (type->is_copy && type->is_copy(&n->layer, node_shape(a, from))) {

@@ -203,6 +203,62 @@ static void choices_travel(void **state)
 	fixture_close(&f);
 }
 
+/* Loss, gradients and logits of a case. */
+static double look(const struct model_case *c, const char *spec, float *grads, float *logits)
+{
+	struct fixture f;
+	struct loss_result r;
+	struct err e = {0};
+	fixture_init(&f, c);
+	struct device *d = open_device(spec, 1);
+	struct graph *n = make_net(&f, d);
+	const double loss = train_once(n, &f, false, &r);
+	assert_true(f.arch.n_total < 500);
+	get_grads(n, grads);
+	assert_int_equal(graph_eval(n, f.x, f.labels, BATCH, &r, &e), 0);
+	graph_logits(n, logits);
+	graph_free(n);
+	device_close(d);
+	fixture_close(&f);
+	return loss;
+}
+
+/* A layer that only copies is left out. A relu behind it must not become a part of what is before
+ * it, where others read that: each pair is the same network without such a layer. */
+static void copies_change_nothing(void **state)
+{
+	static const struct model_case pairs[][2] = {
+	        {{"dropout", {1, {9}},
+	                 "dense units=6 name=a; dropout p=0; relu name=r; add from=a,r; dense "
+	                 "units=4"},
+	                {"none", {1, {9}},
+	                        "dense units=6 name=a; relu name=r; add from=a,r; dense units=4"}},
+	        {{"the first of two", {1, {9}},
+	                 "dense units=6; dropout p=0 name=a; dropout p=0; relu name=r; add "
+	                 "from=a,r; dense units=4"},
+	                {"none", {1, {9}},
+	                        "dense units=6 name=a; relu name=r; add from=a,r; dense units=4"}},
+	        {{"two flattens", {3, {3, 3, 2}},
+	                 "conv2d units=6 kernel=3 name=a; flatten; relu name=r; flatten from=a "
+	                 "name=b; add from=b,r; dense units=4"},
+	                {"one", {3, {3, 3, 2}},
+	                        "conv2d units=6 kernel=3; flatten name=b; relu name=r; add "
+	                        "from=b,r; dense units=4"}},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+		for (int on_cpu = 0; on_cpu < 2; on_cpu++) {
+			float g[2][500] = {{0}}, z[2][BATCH * CLASSES];
+			double loss[2];
+			for (int k = 0; k < 2; k++)
+				loss[k] = look(&pairs[i][k], on_cpu ? "cpu" : "plain", g[k], z[k]);
+			if (fabs(loss[0] - loss[1]) > 1e-6 || apart(g[0], g[1], 500) > 1e-5 ||
+			        apart(z[0], z[1], BATCH * CLASSES) > 1e-5)
+				fail_msg("%s: loss %g, without it %g", pairs[i][0].name, loss[0],
+				        loss[1]);
+		}
+}
+
 static void unknown_devices_are_named(void **state)
 {
 	(void)state;
@@ -230,6 +286,7 @@ int main(void)
 	        cmocka_unit_test(additions_are_alike),
 	        cmocka_unit_test(a_bad_gradient_changes_nothing),
 	        cmocka_unit_test(choices_travel),
+	        cmocka_unit_test(copies_change_nothing),
 	        cmocka_unit_test(unknown_devices_are_named),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
