@@ -19,13 +19,13 @@ struct outer_plan {
 	double momentum;
 };
 
-/* steps: own ones since the last outer step; clock, total: samples of the run. Merge rounds have no
- * steps between them, and so no outer ones. */
+/* steps: own ones since the last outer step; clock, total: samples of the run. Once all of them are
+ * trained come the merge rounds, whose exchanges average and nothing else. */
 static inline struct outer_plan outer_plan(
         double momentum, uint64_t steps, uint64_t clock, uint64_t total)
 {
 	uint64_t left = total > clock ? total - clock : 0;
-	return (struct outer_plan){.step = steps >= OUTER_STEPS_LEAST,
+	return (struct outer_plan){.step = left > 0 && steps >= OUTER_STEPS_LEAST,
 	        .momentum = left <= total / OUTER_END ? 0 : momentum};
 }
 

@@ -103,6 +103,32 @@ static void test_when(void **state)
 	config_close(&d);
 }
 
+/* The whole run is trained: what comes now is added, the first time as ever after, and φ follows. */
+static void test_merge_rounds(void **state)
+{
+	struct config c, d;
+
+	one_layer(&c, *state);
+	c.train.epochs = 2;
+	d = c;
+	d.gossip.outer = OUTER_NONE;
+	struct trainer *a = make(&c), *b = make(&d);
+
+	while (!trainer_done(a)) {
+		run_steps(a, 1);
+		run_steps(b, 1);
+	}
+	assert_true(a->since_outer >= 8);
+	for (int i = 0; i < 3; i++) {
+		merge(a, (uint64_t)i);
+		merge(b, (uint64_t)i);
+		assert_alike(a, b, true);
+	}
+	trainer_free(a);
+	trainer_free(b);
+	config_close(&c);
+}
+
 static void resumes(struct config *c, const char *folder)
 {
 	char path[512];
@@ -210,6 +236,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_plain_to_the_bit),
 	        cmocka_unit_test(test_when),
+	        cmocka_unit_test(test_merge_rounds),
 	        cmocka_unit_test(test_resume),
 	        cmocka_unit_test(test_parts),
 	        cmocka_unit_test(test_adopted),

@@ -147,7 +147,9 @@ static void test_plan(void **state)
 	assert_true(outer_plan(0.5, 8, 0, 1000).step);
 	assert_true(outer_plan(0.5, 8, 949, 1000).momentum == 0.5);
 	assert_true(outer_plan(0.5, 8, 950, 1000).momentum == 0);
-	assert_true(outer_plan(0.5, 8, 2000, 1000).momentum == 0);
+	assert_true(outer_plan(0.5, 8, 999, 1000).step);
+	assert_false(outer_plan(0.5, 8, 1000, 1000).step); /* a merge round */
+	assert_false(outer_plan(0.5, 900, 2000, 1000).step);
 }
 
 /* Step and merge keep m as the definition has it: the movement from one step to the next. */
