@@ -145,7 +145,7 @@ void flock__merge_result(struct flock *f, const struct exchange_result *r)
 	/* 1e-4 of the parameters' length: less than what evaluation can tell. */
 	double norm = f->divergence.has_own ? sketch_norm(&f->divergence.own) : 0;
 	/* One from before may be rounded, and find no distance where there is some. */
-	if (f->phase != FLOCK_MERGING || r->outcome != OUTCOME_EXCHANGED || !r->final)
+	if (f->phase != FLOCK_MERGING || !r->final)
 		return;
 	n->rounds++;
 	n->fine = n->fine || r->distance < FINE * norm;

@@ -88,7 +88,7 @@ static void find_last(struct flock *f, struct flock__label *r, uint32_t may)
 	}
 	r->full = n > may;
 	r->may = may;
-	r->last = r->full && may > 0 ? lowest(key, n, may) : 0;
+	r->last = r->full ? lowest(key, n, may) : 0;
 }
 
 void flock__labels_look(struct flock *f)

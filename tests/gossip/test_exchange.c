@@ -243,8 +243,9 @@ static void test_scales_agreed(void **unused)
 {
 	(void)unused;
 	struct fixture f;
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 6; i++) {
 		struct exchange_terms t = terms(EXCHANGE_PAIR), ours = t;
+		int n = i == 0 ? 2 : i == 5 ? 1 : 0;
 		begin_scaled(&f);
 		t.manifest.formats = i == 3 ? 1 | 4 : 7; /* 3: the plain one is not common */
 		t.format = 2;
@@ -256,13 +257,15 @@ static void test_scales_agreed(void **unused)
 			ours.n_scales = 0;
 		if (i == 4)
 			t.n_scales = ours.n_scales = 0;
+		if (i == 5)
+			t.n_scales = ours.n_scales = 1;
 		offer_with(&f, t, ours);
 		const struct exchange_terms *got = &sent(&f, EXCHANGE_ACCEPT)->terms;
 		assert_true(f.a.snapshot);
-		assert_int_equal(got->format, i == 0 ? 2 : i == 3 ? 0 : 1);
+		assert_int_equal(got->format, n > 0 ? 2 : i == 3 ? 0 : 1);
 		assert_int_equal(f.a.format, got->format);
-		assert_int_equal(got->n_scales, i == 0 ? 2 : 0);
-		assert_true((f.a.scales != NULL) == (i == 0));
+		assert_int_equal(got->n_scales, n);
+		assert_true((f.a.scales != NULL) == (n > 0));
 		if (i == 0)
 			assert_true(f.a.scales[0] == 11 && got->scales[1] == 12);
 		end(&f);
@@ -500,11 +503,13 @@ static void test_given_up(void **unused)
 		event(&f, EXCHANGE_EVENT_DOWN);
 		sent(&f, EXCHANGE_ABORT);
 		ended(&f, OUTCOME_BROKEN, false);
+		assert_int_equal(f.a.result.code, 0); /* no error of ours */
 		end(&f);
 		reach(&f, s, ours, EXCHANGE_PAIR, false);
 		event(&f, EXCHANGE_EVENT_GONE);
 		assert_int_equal(f.a.n_sends, 0);
 		ended(&f, OUTCOME_BROKEN, false);
+		assert_int_equal(f.a.result.code, 0);
 		assert_int_equal(f.a.cancel, cancels);
 		end(&f);
 		reach(&f, s, ours, EXCHANGE_PAIR, false);
@@ -559,6 +564,9 @@ static void test_texts(void **unused)
 	assert_string_equal(exchange_why_text(EXCHANGE_ENGAGED), "engaged");
 	assert_string_equal(exchange_why_text((enum exchange_why)99), "other");
 	assert_string_equal(exchange_outcome_text(OUTCOME_ONE_SIDED), "one-sided");
+	assert_string_equal(exchange_outcome_text(OUTCOMES), "unknown");
+	assert_string_equal(exchange_state_text(EXCHANGE_STATES), "unknown");
+	assert_string_equal(exchange_why_text(EXCHANGE_WHYS), "other");
 	for (int i = 0; i < EXCHANGE_WHYS; i++)
 		assert_true(strlen(exchange_why_text((enum exchange_why)i)) > 3);
 	for (int i = 0; i < OUTCOMES; i++)

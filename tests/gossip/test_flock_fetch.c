@@ -235,6 +235,28 @@ static void test_quarantined_is_not_asked(void **state)
 	}
 }
 
+/* Nobody waits for the answer to a question that could not be sent. */
+static void test_question_that_was_not_sent(void **state)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_UNSENT};
+	struct exchange_message m;
+	(void)state;
+	newcomer(2);
+	int first = donor;
+	e.peer = bed_id(donor);
+	e.exchange = number + 2; /* of something else */
+	bed_step(&b, e);
+	assert_false(asks_within(1000, &m));
+	e.exchange = number;
+	e.peer = bed_id(3 - donor);
+	bed_step(&b, e);
+	assert_false(asks_within(1000, &m));
+	e.peer = bed_id(donor);
+	bed_step(&b, e);
+	assert_true(asks_within(1000, &m));
+	assert_int_equal(donor, 3 - first);
+}
+
 /* A donor that is lost before its state comes is asked again when it is back, or another is. */
 static void test_donor_that_leaves(void **state)
 {
@@ -520,6 +542,8 @@ static void test_adopted_state(void **state)
 	assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING);
 	assert_int_equal(bed_view(&b).counts.adoptions, 1);
 	assert_true(bed_view(&b).joined);
+	assert_int_equal(
+	        bed_view(&b).exchanged_ms, b.now_ms); /* of that moment, as by an exchange */
 }
 
 /* With a stated rate a first claim counts for our own time, until the rates of those who had
@@ -565,6 +589,7 @@ int main(void)
 	        TEST(test_nobody_gives_a_state),
 	        TEST(test_who_has_trained_is_asked),
 	        TEST(test_quarantined_is_not_asked),
+	        TEST(test_question_that_was_not_sent),
 	        TEST(test_donor_that_leaves),
 	        TEST(test_donor_that_leaves_in_the_middle),
 	        TEST(test_rest_of_the_optimizer_is_of_one_donor),

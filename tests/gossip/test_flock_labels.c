@@ -268,9 +268,11 @@ static void test_who_counts(void **state)
 	bed_hear(&b, SYBIL + 2, &m); /* one above the lowest two */
 	assert_null(bed_sent(&b, EXCHANGE_ACCEPT));
 	assert_non_null(bed_sent(&b, EXCHANGE_BUSY));
+	assert_int_equal(bed_view(&b).counts.busy_given, 1);
 	m = bed_offer(&b, 2);
 	bed_hear(&b, SYBIL + 1, &m);
 	assert_non_null(bed_sent(&b, EXCHANGE_ACCEPT));
+	assert_int_equal(bed_view(&b).counts.busy_given, 1);
 	close_bed();
 	open_with(SYBILS, OURS, 2, 0);
 	assert_int_equal(bed_view(&b).candidates, 1 + SYBILS);

@@ -175,6 +175,25 @@ static void test_offer_of_ours(void **state)
 	assert_int_equal(steps_to_offer(60, &to, &number), 40);
 }
 
+/* What could not be sent counts as a lost connection, if it is of the exchange under way. */
+static void test_offer_that_was_not_sent(void **state)
+{
+	int to;
+	uint64_t number;
+	struct flock_event e = {.kind = FLOCK_EVENT_UNSENT};
+	(void)state;
+	open_with(40, 1);
+	assert_int_equal(steps_to_offer(60, &to, &number), 40);
+	e.peer = bed_id(to);
+	e.exchange = number + 2;
+	bed_step(&b, e);
+	assert_int_equal(bed_view(&b).exchange_state, EXCHANGE_OFFERED);
+	e.exchange = number;
+	bed_step(&b, e);
+	assert_int_equal(bed_view(&b).exchange_state, EXCHANGE_IDLE);
+	assert_int_equal(bed_view(&b).counts.by_outcome[OUTCOME_BROKEN], 1);
+}
+
 /* What came to nothing is wanted still, and soon. */
 static void test_refused_offer_is_owed(void **state)
 {
@@ -427,6 +446,11 @@ static void test_far_partner_is_clipped(void **state)
 	assert_true(fabs((double)s->result->factor - 0.5) < 0.01);
 	assert_true(fabs((double)s->own_factor - 0.5) < 0.01);
 	assert_int_equal(bed_view(&b).quarantined, 0);
+	/* The next one breaks before anything could be clipped. */
+	bed_pass(&b, 2000);
+	bed_record(&b, 1, 320, 1);
+	transferred(theirs(1), ERR_IO, 500);
+	assert_true(bed_said(&b, SAY_EXCHANGE)->own_factor == 1);
 }
 
 /* ---- sketches */
@@ -498,6 +522,52 @@ static void test_near_one_is_not_near_all(void **state)
 	assert_int_equal(after_merging_with(1, 1), FLOCK_MERGING);
 	bed_close(&b);
 	assert_int_equal(after_merging_with(1, 2), FLOCK_FINISHED);
+}
+
+/* ---- the gate */
+
+/* A gradient of more samples has less noise: its average follows the batch. */
+static void test_another_batch_is_no_change(void **state)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_STEPS};
+	struct flock_trained s = {.loss = 1, .lr = 0.1, .noise = 128};
+	(void)state;
+	open_with(1000000, 1);
+	e.steps.list = &s;
+	e.steps.n = 1;
+	for (int i = 0; i < 50; i++) {
+		s.batch = i < 49 ? 32 : 128;
+		s.grad_norm = i < 49 ? 2 : 1;
+		s.step++;
+		s.samples += s.batch;
+		bed_step(&b, e);
+	}
+	assert_true(fabs(gate_view(bed_view(&b).gate, b.now_ms).average - 1) < 1e-9);
+}
+
+/* With the guard half of the partners are drawn for being far; of whom nobody has told where it is
+ * since we met, none is. */
+static void test_unknown_places_are_not_far(void **state)
+{
+	struct flock_config c = bed_config();
+	uint64_t number;
+	int to;
+	(void)state;
+	c.rate_cap = 1e12;
+	c.stale = 10;
+	c.gate.every_samples = 20 * 32;
+	c.guard = true;
+	n_peers = 3;
+	bed_open(&b, &c);
+	bed_train_with(&b, 3);
+	for (int i = 0; i < 8; i++) {
+		assert_true(steps_to_offer(100, &to, &number) > 0);
+		accept(to, number);
+		bulk(to, number, BULK_CAME);
+		whole(to, number, 0.5);
+		struct flock_view v = bed_view(&b);
+		assert_false(v.recent[(v.n_recent - 1) % FLOCK_RECENT].word.far);
+	}
 }
 
 /* ---- in touch */
@@ -659,6 +729,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        TEST(test_offer_of_ours),
+	        TEST(test_offer_that_was_not_sent),
 	        TEST(test_refused_offer_is_owed),
 	        TEST(test_want_while_engaged_is_owed),
 	        TEST(test_entry_of_a_want_without_a_partner),
@@ -673,6 +744,8 @@ int main(void)
 	        TEST(test_far_and_clipped_hard_is_an_offence),
 	        TEST(test_own_sketch_every_eight_seconds),
 	        TEST(test_near_one_is_not_near_all),
+	        TEST(test_another_batch_is_no_change),
+	        TEST(test_unknown_places_are_not_far),
 	        cmocka_unit_test(test_exchange_puts_in_touch),
 	        TEST(test_in_touch_when_the_run_is_over),
 	        TEST(test_failures_are_no_doubts),

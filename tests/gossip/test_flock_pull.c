@@ -287,6 +287,38 @@ static void test_near_again(void **state)
 	assert_int_equal(bed_view(&b).merge_rounds, 4);
 }
 
+/* One that is done before us merges with us; our own rounds begin when we are done. */
+static void test_round_of_training_is_none_of_ours(void **state)
+{
+	(void)state;
+	bed_train(&b, 100, STEP);
+	exchange(0.0005, bed_place(10, 0.01), true);
+	merging(1);
+	until_finished(1);
+	assert_int_equal(bed_view(&b).merge_rounds, 0);
+	assert_int_equal(bed_view(&b).phase, FLOCK_MERGING);
+}
+
+/* One in quarantine is no partner that has to be near before merging is over. */
+static void test_quarantined_is_not_merged_with(void **state)
+{
+	struct exchange_message m = {.kind = EXCHANGE_COMMIT};
+	(void)state;
+	bed_train(&b, 100, STEP);
+	bed_record(&b, 2, 0, 1);
+	merging(2);
+	struct exchange_message o = bed_offer(&b, ++number);
+	o.terms.final = true;
+	o.terms.clock = BED_TOTAL;
+	bed_hear(&b, 2, &o);
+	m.exchange = number;
+	bed_hear(&b, 2, &m); /* out of turn */
+	assert_int_equal(bed_view(&b).quarantined, 1);
+	exchange_now(0.0005, bed_place(10, 0.01), true);
+	until_finished(2);
+	assert_int_equal(bed_view(&b).phase, FLOCK_FINISHED);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -296,6 +328,10 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(
 	                test_merged_model_is_evaluated, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(test_near_again, open_bed, close_bed),
+	        cmocka_unit_test_setup_teardown(
+	                test_round_of_training_is_none_of_ours, open_bed, close_bed),
+	        cmocka_unit_test_setup_teardown(
+	                test_quarantined_is_not_merged_with, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(test_standing_still, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(
 	                test_third_doubt_is_held_against_a_peer, open_bed, close_bed),

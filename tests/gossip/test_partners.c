@@ -560,6 +560,17 @@ static void test_pulls(void **state)
 	assert_true(partners_pull_left(p, &other) <= 0);
 }
 
+/* 0 means never, also at the very beginning of time. */
+static void test_given_at_the_beginning_of_time(void **state)
+{
+	struct peer_id a = id(1);
+	(void)state;
+	partners_given(p, &a, 0);
+	assert_int_equal(find(1)->given_ms, 1);
+	partners_given(p, &a, 7);
+	assert_int_equal(find(1)->given_ms, 7);
+}
+
 /* Who begins and lets us wait is not let in again at once, longer each time, and gets no longer
  * deadline for it. */
 static void test_stalls_shut_both_ways(void **state)
@@ -728,6 +739,9 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_table, begin, end),
 	        cmocka_unit_test_setup_teardown(test_pulls, begin, end),
 	        cmocka_unit_test_setup_teardown(test_stalls_shut_both_ways, begin, end),
+	        cmocka_unit_test_setup_teardown(test_a_wait_costs_four_times, begin, end),
+	        cmocka_unit_test_setup_teardown(test_pulls, begin, end),
+	        cmocka_unit_test_setup_teardown(test_given_at_the_beginning_of_time, begin, end),
 	        cmocka_unit_test_setup_teardown(test_a_wait_costs_four_times, begin, end),
 	        cmocka_unit_test_setup_teardown(test_doubts, begin, end),
 	        cmocka_unit_test_setup_teardown(test_new_peers_that_fail, begin, end),

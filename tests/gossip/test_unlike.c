@@ -307,6 +307,19 @@ static void test_only_a_newcomer_ends(void **state)
 	assert_false(ends_by_two(c, 0));
 }
 
+/* Who has a part in the run has time: one question in ten seconds, whoever it goes to. */
+static void test_strangers_are_asked_one_by_one(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	c.alone = true;
+	open_among(c, 3);
+	for (int i = 0; i < 2; i++) {
+		uint32_t asked = asked_within(9900, 3);
+		assert_true(asked == 2 || asked == 4 || asked == 8);
+	}
+}
+
 #define TEST(x) cmocka_unit_test_teardown(x, close_bed)
 
 int main(void)
@@ -323,6 +336,7 @@ int main(void)
 	        TEST(test_our_own_manifest_is_no_difference),
 	        TEST(test_one_that_trains_nothing_is_not_asked),
 	        cmocka_unit_test(test_only_a_newcomer_ends),
+	        TEST(test_strangers_are_asked_one_by_one),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
