@@ -114,7 +114,7 @@ static void meet_other_donor(struct flock *f)
 {
 	struct flock__join *j = &f->join;
 	struct sketch now, peers[PEERS_COMPARED];
-	if (j->count == 0 || j->snapshot == 0)
+	if (j->count == 0)
 		return;
 	int n = flock__peer_sketches(f, peers, PEERS_COMPARED);
 	bool near = j->has_donor_sketch && flock__peer_sketch(f, &j->donor, &now) && n >= 2 &&

@@ -41,6 +41,7 @@ static void test_rule(void **state)
 	grows_to(100, 1, 4, 64);   /* 39.1 */
 	grows_to(100, 1, 16, 32);  /* 9.8 */
 	grows_to(1000, 1, 4, 416); /* 390.6 */
+	grows_to(0.5, 0.005, 1, 160);
 	grows_to(1e6, 1, 1, 1024); /* the cap */
 	grows_to(10, -1, 1, 1024); /* no signal: half as much again each time */
 	grows_to(-10, 1, 1, 32);   /* no noise */

@@ -112,6 +112,102 @@ static void test_a_joiner_is_not_stale_at_once(void **state)
 	bed_close(&b);
 }
 
+/* One that looked for peers and found none was cut off from them: what they trained was missed. */
+static void test_alone_for_want_of_peers(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	for (int alone = 0; alone < 2; alone++) {
+		c.alone = alone;
+		c.rate_cap = 1e12;
+		bed_open(&b, &c);
+		bed_pass(&b, 1500);
+		assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING);
+		bed_train(&b, 10, 0.1);
+		bed_pass(&b, 1500);
+		bed_record(&b, 1, BED_TOTAL / 5, 1);
+		bed_pass(&b, 200);
+		assert_int_equal(bed_view(&b).joining, !alone);
+		bed_close(&b);
+	}
+}
+
+/* What a machine saw of peers before it slept is old: it looks for them once more. */
+static void test_sleep_while_it_looks(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	bed_open(&b, &c);
+	bed_pass(&b, 900);
+	b.now_ms += 6000;
+	bed_pass(&b, 900);
+	assert_int_equal(bed_view(&b).phase, FLOCK_LOOKING);
+	bed_pass(&b, 300);
+	assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING);
+	bed_close(&b);
+}
+
+/* Samples of an earlier life count as our own, and all hear of them; the learner hears of the
+ * others', in which a partner's view of the clock counts ours no second time. */
+static void test_whose_samples_are_whose(void **state)
+{
+	struct flock_config c = bed_config();
+	struct flock_action clock = {0};
+	(void)state;
+	c.samples_before = 1000;
+	bed_open(&b, &c);
+	bed_train_with(&b, 1);
+	bed_train(&b, 100, 0.1);
+	assert_int_equal(flock_samples(b.core), 1000 + 3200);
+	for (int i = 0; i < 120; i++) { /* its record is renewed every 5 s */
+		bed_record(&b, 1, 0, 1);
+		bed_pass(&b, 50);
+	}
+	assert_int_equal(gossip_self(flock_membership(b.core))->status.samples, 4200);
+	assert_int_equal(gossip_self(flock_membership(b.core))->status.step, 100);
+	struct exchange_message m = bed_offer(&b, 1);
+	m.terms.samples = 0;
+	m.terms.clock = 10000;
+	bed_hear(&b, 1, &m);
+	for (int i = 0; i < 10; i++) {
+		bed_pass(&b, 50);
+		if (bed_did(&b, FLOCK_DO_CLOCK))
+			clock = *bed_did(&b, FLOCK_DO_CLOCK);
+	}
+	assert_int_equal(bed_view(&b).clock, 10000);
+	assert_int_equal(clock.others, 10000 - 3200);
+	assert_int_equal(clock.agents, 2);
+	bed_close(&b);
+}
+
+/* The run is nearly over, and nobody is left who could give what was missed: no result. */
+static void nobody_gives(uint64_t its, bool result)
+{
+	struct flock_config c = bed_config();
+	c.resumed = true;
+	c.samples = 320;
+	c.step = 10;
+	c.rate_cap = 1e12;
+	bed_open(&b, &c);
+	for (int k = 0; k < 100 && !bed_sent(&b, EXCHANGE_FETCH); k++) {
+		bed_record(&b, 1, its, 1);
+		bed_pass(&b, 50);
+	}
+	assert_int_equal(bed_view(&b).phase, FLOCK_JOINING);
+	bed_word(&b, 1, its, 1, true);
+	for (int k = 0; k < 100 && bed_view(&b).phase == FLOCK_JOINING; k++)
+		bed_pass(&b, 50);
+	assert_int_equal(bed_view(&b).phase, result ? FLOCK_TRAINING : FLOCK_LEAVING);
+	bed_close(&b);
+}
+
+static void test_no_result_without_a_donor(void **state)
+{
+	(void)state;
+	nobody_gives(BED_TOTAL / 2, true);
+	nobody_gives(BED_TOTAL / 100 * 95, false);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -120,6 +216,10 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(
 	                test_what_was_trained_apart_is, open_bed, close_bed),
 	        cmocka_unit_test(test_a_joiner_is_not_stale_at_once),
+	        cmocka_unit_test(test_alone_for_want_of_peers),
+	        cmocka_unit_test(test_sleep_while_it_looks),
+	        cmocka_unit_test(test_whose_samples_are_whose),
+	        cmocka_unit_test(test_no_result_without_a_donor),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

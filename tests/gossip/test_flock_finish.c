@@ -18,6 +18,7 @@ static void open_with(int peers, bool evaluates)
 	c.rate_cap = 1e12;
 	c.stale = 10; /* of the run: never */
 	c.evaluates = evaluates;
+	c.format = 1; /* of training: merge rounds are in fp32 */
 	bed_open(&b, &c);
 	bed_train_with(&b, peers);
 	bed_train(&b, 10, 0.1);

@@ -23,6 +23,7 @@ static void open_with(uint32_t every, int peers)
 	c.rate_cap = 1e12;
 	c.stale = 10; /* of the run: never */
 	c.gate.every_samples = every * UINT64_C(32);
+	c.format = 1;
 	n_peers = peers;
 	bed_open(&b, &c);
 	told_place = b.place;
@@ -91,6 +92,8 @@ static void whole(int with, uint64_t number, double distance)
 	assert_int_equal(bed_did(&b, FLOCK_DO_MEASURE)->slot, SLOT_STAGING);
 	measured(distance);
 	assert_non_null(bed_sent(&b, EXCHANGE_END));
+	if (bed_view(&b).guards) /* the learning rate of the last step goes along */
+		assert_true(bed_sent(&b, EXCHANGE_END)->end.word.lr == 0.1f);
 	say(with, EXCHANGE_END, number);
 	assert_non_null(bed_sent(&b, EXCHANGE_COMMIT));
 	say(with, EXCHANGE_COMMIT, number);
@@ -388,6 +391,46 @@ static void test_broken_transfer(void **state)
 	assert_non_null(s);
 	assert_int_equal(s->result->code, ERR_IO);
 	assert_int_equal(s->result->bytes_sent, 500);
+	/* Also if all of it came, or if it ended well and nothing did. */
+	for (int i = 0; i < 2; i++) {
+		struct flock_event e = {.kind = FLOCK_EVENT_TRANSFERRED};
+		bed_pass(&b, 3000);
+		bed_record(&b, 1, 320, 1);
+		bed_train(&b, 1, 0.1);
+		e.exchange = theirs(1);
+		e.transferred.use = USE_EXCHANGE;
+		e.transferred.received = i == 0 ? BED_COUNT : 0;
+		e.code = i == 0 ? ERR_IO : 0;
+		bed_step(&b, e);
+		assert_int_equal(did(FLOCK_DO_MEASURE), 0);
+		if (i == 0)
+			assert_int_equal(bed_view(&b).exchange_state, EXCHANGE_IDLE);
+	}
+}
+
+/* Blocks that were further apart than the lattice can tell are left out; of too many nothing is
+ * used, which is no offence. */
+static void test_too_many_wrapped_blocks(void **state)
+{
+	struct sketch at = bed_place(10, 0.5);
+	(void)state;
+	for (uint64_t wrapped = 10; wrapped <= 11; wrapped++) {
+		struct flock_event e = {.kind = FLOCK_EVENT_MEASURED};
+		open_with(1000000, 1);
+		bed_train(&b, 10, 0.1);
+		transferred(theirs(1), 0, 1000);
+		e.measured.slot = SLOT_STAGING;
+		e.measured.finite = true;
+		e.measured.sketch = &at;
+		e.measured.blocks = 160;
+		e.measured.wrapped = wrapped;
+		bed_step(&b, e);
+		assert_int_equal(bed_sent(&b, EXCHANGE_END) != NULL, wrapped == 10);
+		assert_int_equal(bed_view(&b).quarantined, 0);
+		if (wrapped > 10)
+			assert_int_equal(bed_said(&b, SAY_EXCHANGE)->result->code, ERR_LIMIT);
+		bed_close(&b);
+	}
 }
 
 /* What is not finite is never used, and held against who sent it. */
@@ -525,6 +568,33 @@ static void test_near_one_is_not_near_all(void **state)
 }
 
 /* ---- the gate */
+
+/* The upload cap holds for merge rounds, too. */
+static void test_cap_in_merge_rounds(void **state)
+{
+	struct flock_config c = bed_config();
+	int offers = 0;
+	(void)state;
+	c.rate_cap = 1e12;
+	c.stale = 10;
+	c.gate.cap_bytes_per_s = 1;
+	n_peers = 1;
+	bed_open(&b, &c);
+	told_place = b.place;
+	bed_train_with(&b, 1);
+	bed_train(&b, 10, 0.1);
+	uint64_t number = theirs(1);
+	transferred(number, ERR_IO, 1000); /* of 1024 that there are at once */
+	bed_record(&b, 1, BED_TOTAL, 1);
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_DONE});
+	for (int i = 0; i < 60; i++) {
+		bed_record(&b, 1, BED_TOTAL, 1);
+		bed_pass(&b, 50);
+		offers += bed_sent(&b, EXCHANGE_OFFER) != NULL;
+	}
+	assert_int_equal(bed_view(&b).phase, FLOCK_MERGING);
+	assert_int_equal(offers, 0);
+}
 
 /* A gradient of more samples has less noise: its average follows the batch. */
 static void test_another_batch_is_no_change(void **state)
@@ -739,11 +809,13 @@ int main(void)
 	        TEST(test_dropped_transfer_is_paid),
 	        TEST(test_dropped_measurement),
 	        TEST(test_broken_transfer),
+	        cmocka_unit_test(test_too_many_wrapped_blocks),
 	        TEST(test_not_finite),
 	        TEST(test_far_partner_is_clipped),
 	        TEST(test_far_and_clipped_hard_is_an_offence),
 	        TEST(test_own_sketch_every_eight_seconds),
 	        TEST(test_near_one_is_not_near_all),
+	        TEST(test_cap_in_merge_rounds),
 	        TEST(test_another_batch_is_no_change),
 	        TEST(test_unknown_places_are_not_far),
 	        cmocka_unit_test(test_exchange_puts_in_touch),

@@ -65,18 +65,6 @@ static bool gives(int to, uint64_t number)
 	return bed_sent(&b, EXCHANGE_GIFT) != NULL;
 }
 
-static void test_last_place_is_for_known_peers(void **state)
-{
-	(void)state;
-	for (int i = 0; i < FLOCK_DONATIONS - 1; i++)
-		assert_true(gives(3 + i, 1));
-	assert_false(gives(9, 1));
-	/* Who did not come is not served again at once. */
-	bed_pass(&b, 15200);
-	assert_false(gives(3, 2));
-	assert_true(gives(9, 2));
-}
-
 /* Its bulk connection comes; the use that the transfer has. */
 static uint8_t opens(int from, uint64_t number)
 {
@@ -86,6 +74,26 @@ static uint8_t opens(int from, uint64_t number)
 	const struct flock_action *t = bed_did(&b, FLOCK_DO_TRANSFER);
 	assert_non_null(t);
 	return t->use;
+}
+
+static void test_last_place_is_for_known_peers(void **state)
+{
+	(void)state;
+	for (int i = 0; i < FLOCK_DONATIONS - 1; i++)
+		assert_true(gives(3 + i, 1));
+	assert_false(gives(9, 1));
+	/* There are 15 s, to the last moment. */
+	bed_pass(&b, 15000);
+	for (int i = 0; i < FLOCK_DONATIONS - 1; i++)
+		(void)opens(3 + i, 1);
+	bed_close(&b);
+	open_bed(state);
+	for (int i = 0; i < FLOCK_DONATIONS - 1; i++)
+		assert_true(gives(3 + i, 1));
+	/* Who did not come is not served again at once. */
+	bed_pass(&b, 15200);
+	assert_false(gives(3, 2));
+	assert_true(gives(9, 2));
 }
 
 static void ends(uint8_t use, uint64_t number)
@@ -167,6 +175,18 @@ static void test_slow_readers_give_way(void **state)
 	assert_non_null(bed_did(&b, FLOCK_DO_CANCEL));
 }
 
+/* So do some that have asked and do not come. */
+static void test_who_does_not_come_gives_way(void **state)
+{
+	(void)state;
+	for (int i = 0; i < FLOCK_DONATIONS - 1; i++)
+		assert_true(gives(3 + i, 1));
+	bed_pass(&b, 6000);
+	assert_false(gives(9, 2));
+	assert_null(bed_did(&b, FLOCK_DO_CANCEL));
+	assert_true(gives(9, 3));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -176,6 +196,8 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_least_rate, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(test_slow_upload, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(test_slow_readers_give_way, open_bed, close_bed),
+	        cmocka_unit_test_setup_teardown(
+	                test_who_does_not_come_gives_way, open_bed, close_bed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

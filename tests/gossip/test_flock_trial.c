@@ -360,6 +360,7 @@ static void test_one_far_peer_is_not_followed(void **state)
 {
 	struct flock_config c = bed_config();
 	(void)state;
+	c.gate.every_samples = 40 * 32;
 	open_with(c, 2);
 	bed_record(&b, 1, 50000, 1);
 	bed_record(&b, 2, 3200, 1);
@@ -373,9 +374,19 @@ static void test_one_far_peer_is_not_followed(void **state)
 	bed_record(&b, 1, 50000, 1);
 	bed_record(&b, 2, 3200, 1);
 	far_offer(2, 2);
-	bed_pass(&b, 5000);
+	for (int k = 0; k < 100 && !bed_sent(&b, EXCHANGE_FETCH); k++)
+		bed_pass(&b, 50);
 	assert_true(bed_view(&b).joining);
 	assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING); /* and we train on */
+	/* But nobody gets what is to be given up. */
+	for (int k = 0; k < 60; k++) {
+		bed_train(&b, 1, 0.1);
+		assert_null(bed_sent(&b, EXCHANGE_OFFER));
+		bed_pass(&b, 50);
+	}
+	struct exchange_message m = bed_offer(&b, 3);
+	bed_hear(&b, 2, &m);
+	assert_int_equal(bed_sent(&b, EXCHANGE_BUSY)->busy.why, EXCHANGE_JOINING);
 	bed_close(&b);
 }
 

@@ -43,7 +43,7 @@ static void significance_by_hand(void **s)
 
 	gate_renew(f.g); /* warm-up again, and nothing of the old average */
 	v = gate_view(f.g, f.now);
-	assert_true(!v.warm && !v.has_change && v.average == 0);
+	assert_true(!v.warm && !v.has_change && v.change == 0 && v.average == 0);
 	for (int i = 0; i < 7; i++)
 		expect(step(&f, 1, 1, 900.0), true, REASON_WARMUP);
 	d = step(&f, 1, 1, 900.0);

@@ -569,6 +569,8 @@ static void test_given_at_the_beginning_of_time(void **state)
 	assert_int_equal(find(1)->given_ms, 1);
 	partners_given(p, &a, 7);
 	assert_int_equal(find(1)->given_ms, 7);
+	now = 0;
+	assert_true(is_free(1) && is_free(2)); /* the one that is known, and another */
 }
 
 /* Who begins and lets us wait is not let in again at once, longer each time, and gets no longer

@@ -271,6 +271,8 @@ static void test_one_that_trains_nothing_is_not_asked(void **state)
 	e.membership.received.channel = CHANNEL_STREAM;
 	e.membership.received.message = &m;
 	bed_step(&b, e);
+	answers(1, &foreign);
+	assert_null(bed_said(&b, SAY_UNLIKE));
 	assert_int_equal(asked_within(1500, 0), 0);
 	assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING);
 	assert_int_equal(bed_view(&b).unlike, 0);
