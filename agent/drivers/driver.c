@@ -86,7 +86,6 @@ static void step(struct driver *d, struct flock_event *e)
 	struct flock_actions *a = d->actions;
 	e->now_ms = uv_now(d->c.loop);
 	e->awake_ms = awake_ms();
-	e->wall_s = (uint64_t)time(NULL);
 	flock_step(d->core, e, a);
 	for (int i = 0; i < a->n_says; i++)
 		driver__say(d, &a->say[i]);

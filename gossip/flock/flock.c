@@ -367,7 +367,6 @@ void flock_step(struct flock *f, const struct flock_event *e, struct flock_actio
 	f->out = a;
 	f->now_ms = e->now_ms > f->now_ms ? e->now_ms : f->now_ms;
 	f->awake_ms = e->awake_ms;
-	f->wall_s = e->wall_s;
 	f->membership_stepped = false;
 	on_event(f, e);
 	flock__membership_turn(f);

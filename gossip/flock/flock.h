@@ -163,7 +163,6 @@ struct flock_event {
 	uint8_t kind;
 	uint64_t now_ms;   /* monotonic */
 	uint64_t awake_ms; /* the same, but it goes on while the machine is suspended */
-	uint64_t wall_s;
 	struct peer_id peer; /* MESSAGE, UNSENT, BULK */
 	uint64_t exchange;   /* UNSENT, BULK, TRANSFERRED */
 	int code;            /* of what can fail: 0, or an error */

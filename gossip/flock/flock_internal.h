@@ -273,7 +273,7 @@ struct flock__finish {
 
 struct flock {
 	struct flock_config c;
-	uint64_t now_ms, awake_ms, wall_s;
+	uint64_t now_ms, awake_ms;
 	enum flock_phase phase;
 	uint64_t model_hash;
 	struct rng rng, wire_rng;

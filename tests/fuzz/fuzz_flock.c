@@ -416,7 +416,6 @@ static void step(struct flock_event *e)
 	double consensus = 0;
 	e->now_ms = l.now;
 	e->awake_ms = l.awake;
-	e->wall_s = l.awake / 1000;
 	flock_step(l.core, e, &actions);
 	demand(actions.n_sends >= 0 && actions.n_sends <= FLOCK_SENDS_MAX);
 	demand(actions.n_actions >= 0 && actions.n_actions <= FLOCK_ACTIONS_MAX);

@@ -230,7 +230,6 @@ void world_step(struct world *w, uint32_t i, struct flock_event *e)
 {
 	struct world_agent *a = &w->agent[i];
 	e->now_ms = e->awake_ms = w->now_ms;
-	e->wall_s = w->now_ms / 1000;
 	flock_step(a->core, e, w->actions);
 	w->steps++;
 	a->wake_ms = w->actions->wake_ms;

@@ -294,7 +294,6 @@ void process_step(struct fsim *w, int i, struct flock_event *e)
 	struct fsim_agent *g = &w->agent[i];
 	e->now_ms = w->now_ms - g->behind_ms;
 	e->awake_ms = w->now_ms;
-	e->wall_s = w->now_ms / 1000;
 	flock_step(g->core, e, &w->actions);
 	w->steps++;
 	check_step(w, i, e);
