@@ -205,6 +205,23 @@ static void test_put_aside(void **unused)
 	}
 }
 
+/* A reason that we do not know is some other one. */
+static void test_reason_of_an_abort_put_aside(void **unused)
+{
+	(void)unused;
+	for (int i = 0; i < 2; i++) {
+		struct fixture f;
+		struct exchange_message m = {.kind = EXCHANGE_ABORT};
+		m.busy.why = i == 0 ? EXCHANGE_BUDGET : EXCHANGE_WHYS;
+		strcpy(m.busy.words, "so it is");
+		reach_aside(&f, true, false);
+		hear(&f, m);
+		assert_int_equal(f.a.result.why, i == 0 ? EXCHANGE_BUDGET : EXCHANGE_OTHER);
+		assert_string_equal(f.a.result.words, "so it is");
+		end(&f);
+	}
+}
+
 /* The next exchange, with the same peer, goes its way. */
 static void test_next_one(void **unused)
 {
@@ -512,6 +529,7 @@ int main(void)
 	        cmocka_unit_test(test_applied_and_alone),
 	        cmocka_unit_test(test_one_sided),
 	        cmocka_unit_test(test_put_aside),
+	        cmocka_unit_test(test_reason_of_an_abort_put_aside),
 	        cmocka_unit_test(test_next_one),
 	        cmocka_unit_test(test_many_aside),
 	        cmocka_unit_test(test_overslept),

@@ -176,6 +176,30 @@ static void test_idle_time_is_no_rate(void **state)
 	bed_close(&b);
 }
 
+/* What was trained in an earlier life makes us no faster in this one. */
+static void test_earlier_life_is_no_rate(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	c.manifest.total = 1ull << 40;
+	c.resumed = true;
+	c.step = 100000;
+	c.samples = 3200000;
+	bed_open(&b, &c);
+	b.step = c.step;
+	b.samples = c.samples;
+	bed_train_with(&b, 2);
+	pass(0, 0, 0);
+	pass(5, 0, 0);
+	bed_record(&b, 1, 1000, 1);
+	bed_pass(&b, 200);
+	uint64_t before = counted();
+	bed_record(&b, 1, 1ull << 39, 1);
+	bed_pass(&b, 1000);
+	assert_true(counted() - before <= (uint64_t)(300 * OWN_RATE));
+	bed_close(&b);
+}
+
 /* A claim that is taken back before anybody looked at it was one all the same. */
 static void test_withdrawn_claim(void **state)
 {
@@ -335,6 +359,7 @@ int main(void)
 	        cmocka_unit_test(test_early_lie_is_capped),
 	        cmocka_unit_test(test_newcomer_goes_by_the_median),
 	        cmocka_unit_test(test_idle_time_is_no_rate),
+	        cmocka_unit_test(test_earlier_life_is_no_rate),
 	        cmocka_unit_test(test_withdrawn_claim),
 	        cmocka_unit_test(test_stated_rate),
 	        cmocka_unit_test(test_quarantined_stands_still),

@@ -194,10 +194,17 @@ static void nobody_gives(uint64_t its, bool result)
 		bed_pass(&b, 50);
 	}
 	assert_int_equal(bed_view(&b).phase, FLOCK_JOINING);
+	uint64_t began_ms = b.now_ms;
 	bed_word(&b, 1, its, 1, true);
 	for (int k = 0; k < 100 && bed_view(&b).phase == FLOCK_JOINING; k++)
 		bed_pass(&b, 50);
+	/* Somebody may come, for as long as a start waits. */
+	assert_in_range(b.now_ms - began_ms, 900, 1600);
 	assert_int_equal(bed_view(&b).phase, result ? FLOCK_TRAINING : FLOCK_LEAVING);
+	const struct flock_say *s = bed_said(&b, SAY_JOIN_NOBODY);
+	assert_int_equal(s && s->flag, result); /* it goes on from its checkpoint */
+	s = bed_said(&b, SAY_NO_RESULT);
+	assert_int_equal(s ? s->a : 0, result ? 0 : its);
 	bed_close(&b);
 }
 

@@ -235,6 +235,38 @@ static void test_crowd_is_no_age(void **state)
 	crowd(10 * OWN_RATE, true);
 }
 
+/* Each median asks all labels again: an honest agent that comes late is not taken for a liar because
+ * those who say how old the run is have said how fast they are. */
+static void test_votes_are_counted_anew(void **state)
+{
+	const uint64_t earlier = 1000000000;
+	struct flock_config c = bed_config();
+	(void)state;
+	c.manifest.total = 1ull << 40;
+	c.fresh = 1ull << 40; /* trains at once */
+	bed_open(&b, &c);
+	for (int i = 1; i <= 2; i++) {
+		bed_record(&b, i, earlier, 1);
+		certify(i, THEIRS, 2, 0);
+	}
+	bed_pass(&b, 1500);
+	certify(0, OURS, 1, 0);
+	assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING);
+	for (int k = 0; k < 15; k++) {
+		bed_train(&b, OWN_RATE / 32, 0.1);
+		for (int i = 1; i <= 2; i++)
+			bed_record(&b, i, earlier + b.samples, 1);
+		bed_pass(&b, 1000);
+	}
+	struct flock_view v = bed_view(&b);
+	assert_int_equal(v.clock, 2 * earlier + 3 * v.samples);
+	bed_record(&b, SYBIL, earlier, 1);
+	certify(SYBIL, SYBIL, 1, 0);
+	bed_pass(&b, 250);
+	assert_true(bed_view(&b).clock >= 3 * earlier);
+	close_bed();
+}
+
 /* A record comes before what its certificate says: until then it is nobody's. */
 static void test_no_label_yet(void **state)
 {
@@ -399,6 +431,7 @@ int main(void)
 	        cmocka_unit_test(test_churn_counts_once),
 	        cmocka_unit_test(test_churn_is_no_age),
 	        cmocka_unit_test(test_crowd_is_no_age),
+	        cmocka_unit_test(test_votes_are_counted_anew),
 	        cmocka_unit_test(test_no_label_yet),
 	        cmocka_unit_test(test_who_counts),
 	        cmocka_unit_test(test_unknown_ids_wait),

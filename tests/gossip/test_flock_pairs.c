@@ -701,6 +701,57 @@ static void test_exchange_puts_in_touch(void **state)
 	assert_true(misses_after(false, 8));
 }
 
+/* What was missed before an exchange is made up for, and what was trained before it is held against
+ * nothing that is missed later. */
+static void test_after_an_exchange_all_begins_anew(void **state)
+{
+	(void)state;
+	in_touch_with(1);
+	sleeps();
+	news(MISSED - 1000);
+	whole(1, theirs(1), 0.2);
+	sleeps();
+	news(2000);
+	assert_false(bed_view(&b).joining);
+	bed_close(&b);
+	in_touch_with(1);
+	bed_train(&b, 400, 0.1);
+	sleeps();
+	news(100);
+	whole(1, theirs(1), 0.2);
+	sleeps();
+	news(MISSED + 1000);
+	assert_true(bed_view(&b).joining);
+}
+
+/* An offer of ours is taken when we are stale: that one exchange makes up for little. */
+static void test_stale_agent_stays_stale(void **state)
+{
+	struct flock_config c = bed_config();
+	uint64_t number;
+	int to;
+	(void)state;
+	c.rate_cap = 1e12;
+	c.stale = (double)MISSED / BED_TOTAL;
+	c.gate.every_samples = 40 * 32;
+	n_peers = 1;
+	peers_samples = 320;
+	bed_open(&b, &c);
+	told_place = b.place;
+	bed_train_with(&b, 1);
+	assert_int_equal(steps_to_offer(60, &to, &number), 40);
+	struct exchange_message m = *bed_sent(&b, EXCHANGE_OFFER);
+	sleeps();
+	news(MISSED + 1000);
+	m.kind = EXCHANGE_ACCEPT;
+	bed_hear(&b, 1, &m);
+	assert_int_equal(did(FLOCK_DO_OPEN), 1);
+	bulk(1, number, BULK_CAME);
+	whole(1, number, 0.2);
+	news(0);
+	assert_true(bed_view(&b).joining);
+}
+
 /* Stale when its run is over, in the middle of an exchange that brings it in touch: it merges. */
 static void test_in_touch_when_the_run_is_over(void **state)
 {
@@ -819,6 +870,8 @@ int main(void)
 	        TEST(test_another_batch_is_no_change),
 	        TEST(test_unknown_places_are_not_far),
 	        cmocka_unit_test(test_exchange_puts_in_touch),
+	        TEST(test_after_an_exchange_all_begins_anew),
+	        TEST(test_stale_agent_stays_stale),
 	        TEST(test_in_touch_when_the_run_is_over),
 	        TEST(test_failures_are_no_doubts),
 	        TEST(test_partners_rates_are_usual),

@@ -302,6 +302,28 @@ static void test_near_again(void **state)
 	assert_int_equal(bed_view(&b).merge_rounds, 4);
 }
 
+/* Of more than eight partners eight are enough, and no more are remembered. */
+static void test_eight_are_near(void **state)
+{
+	(void)state;
+	bed_train(&b, 100, STEP);
+	for (int i = 2; i <= 8; i++)
+		bed_record(&b, i, 0, 1);
+	bed_record(&b, 20, 0, 1);
+	bed_record(&b, 21, 0, 1);
+	merging(8);
+	for (int i = 1; i <= 8; i++) {
+		who = i;
+		exchange_now(0.0005, bed_place(10, 0.01 * i), true);
+	}
+	who = 20;
+	exchange_now(0.0005, bed_place(10, 0.2), true);
+	assert_int_equal(bed_view(&b).phase, FLOCK_MERGING);
+	bed_pass(&b, 150);
+	assert_int_equal(bed_view(&b).phase, FLOCK_FINISHED);
+	assert_int_equal(bed_view(&b).merge_rounds, 9);
+}
+
 /* One that is done before us merges with us; our own rounds begin when we are done. */
 static void test_round_of_training_is_none_of_ours(void **state)
 {
@@ -346,6 +368,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(
 	                test_merged_model_is_evaluated, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(test_near_again, open_bed, close_bed),
+	        cmocka_unit_test_setup_teardown(test_eight_are_near, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(
 	                test_round_of_training_is_none_of_ours, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(

@@ -320,6 +320,24 @@ static void test_state_from_before_a_sleep(void **state)
 	assert_true(bed_view(&b).joining);
 }
 
+/* But one in which nothing of the end is missing is taken once. */
+static void test_state_of_the_end(void **state)
+{
+	(void)state;
+	newcomer(1);
+	bed_record(&b, 1, BED_TOTAL / 100 * 95, 0.5f);
+	bed_pass(&b, 150);
+	given(5, 0);
+	taken();
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_ADOPTED});
+	assert_true(bed_view(&b).joined);
+	for (int i = 0; i < 20; i++) {
+		bed_record(&b, 1, BED_TOTAL / 100 * 95, 0.5f);
+		bed_pass(&b, 50);
+		assert_false(bed_view(&b).joining);
+	}
+}
+
 /* The state before is kept for 100 steps, and comes back if the loss rises to twice that of the
  * first steps; a loss that is high from the beginning may be that of other data. */
 static void adopt(void)
@@ -614,6 +632,7 @@ int main(void)
 	        TEST(test_state_that_is_too_old_when_it_comes),
 	        TEST(test_end_is_heard_of_as_the_state_comes),
 	        TEST(test_state_from_before_a_sleep),
+	        TEST(test_state_of_the_end),
 	        TEST(test_state_is_given_up_once_a_minute),
 	        TEST(test_adopted_state_is_watched),
 	        TEST(test_adopted_state_is_watched_for_100_steps),

@@ -371,6 +371,36 @@ static void exchanges_count_without_bytes(void **s)
 	end(&f);
 }
 
+/* However small the cap is. */
+static void a_byte_a_second(void **s)
+{
+	(void)s;
+	struct fixture f;
+	struct gate_config c = defaults(GATE_ALWAYS);
+	c.cap_bytes_per_s = c.exchange_bytes = 1;
+	begin(&f, c);
+	expect(step(&f, 0, 1, 1), true, REASON_MODE);
+	gate_spent(f.g, f.now, 2, true, true);
+	expect(step(&f, 999, 1, 1), false, REASON_CAP);
+	expect(step(&f, 1, 1, 1), true, REASON_MODE);
+	end(&f);
+}
+
+/* What a day has left at its end comes in twice as fast as evenly, no faster. */
+static void a_day_has_no_haste(void **s)
+{
+	(void)s;
+	struct fixture f;
+	struct gate_config c = defaults(GATE_BUDGET);
+	const struct gate_quota q = {0, 0};
+	c.bytes_per_day = 86400 * 1000.0; /* an exchange in 100 s */
+	begin(&f, c);
+	gate_quota_set(f.g, &q, 86400 - 3600);
+	near(gate_view(f.g, f.now).budget_left, 8 * 100e3, 1e-9);
+	near(gate_view(f.g, f.now + 200000).budget_left, 12 * 100e3, 1e-9);
+	end(&f);
+}
+
 /* ---- owed */
 
 static void owed_is_tried_again(void **s)
@@ -578,6 +608,8 @@ int main(void)
 	        cmocka_unit_test(the_guard_is_heard),
 	        cmocka_unit_test(alone_nothing_is_tried),
 	        cmocka_unit_test(exchanges_count_without_bytes),
+	        cmocka_unit_test(a_byte_a_second),
+	        cmocka_unit_test(a_day_has_no_haste),
 	        cmocka_unit_test(owed_is_tried_again),
 	        cmocka_unit_test(quota_survives),
 	        cmocka_unit_test(a_quota_has_room_for_an_exchange),

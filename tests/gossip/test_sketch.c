@@ -33,6 +33,7 @@ static void test_golden(void **state)
 	        38.875f, -22.625f, 17.375f, 28.25f, -32.125f, 42.375f, -34.75f, -36.125f};
 	static const uint8_t bytes[8] = {0, 0x80, 0x1b, 0x42, 0, 0, 0xb5, 0xc1};
 	uint8_t out[SKETCH_BUCKETS * 4];
+	uint8_t guarded[SKETCH_BUCKETS * 4 + 1] = {0};
 	uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
 	(void)state;
 	for (int i = 0; i < 5000; i++)
@@ -43,6 +44,12 @@ static void test_golden(void **state)
 	assert_true(s.bucket[255] == 10.375f);
 	sketch_pack(&s, out);
 	assert_memory_equal(out, bytes, sizeof bytes);
+	for (int i = 0; i < SKETCH_BUCKETS; i++)
+		s.bucket[i] = -1;
+	sketch_pack(&s, guarded);
+	assert_int_equal(guarded[SKETCH_BUCKETS * 4 - 1], 0xbf);
+	assert_int_equal(guarded[SKETCH_BUCKETS * 4], 0);
+	s = sketch_of(x, 1000000007, 5000);
 	for (size_t i = 0; i < sizeof out; i++)
 		hash = (hash ^ out[i]) * 0x100000001b3u;
 	assert_true(hash == 0xb21bc5e260f6e516u);
