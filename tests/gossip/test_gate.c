@@ -377,7 +377,8 @@ static void a_byte_a_second(void **s)
 	(void)s;
 	struct fixture f;
 	struct gate_config c = defaults(GATE_ALWAYS);
-	c.cap_bytes_per_s = c.exchange_bytes = 1;
+	c.cap_bytes_per_s = 1;
+	c.exchange_bytes = 1;
 	begin(&f, c);
 	expect(step(&f, 0, 1, 1), true, REASON_MODE);
 	gate_spent(f.g, f.now, 2, true, true);
