@@ -103,7 +103,7 @@ static void test_when(void **state)
 	config_close(&d);
 }
 
-/* The whole run is trained: what comes now is added, the first time as ever after, and φ follows. */
+/* The whole run is trained: what comes now is added, the first time as ever after. φ follows. */
 static void test_merge_rounds(void **state)
 {
 	struct config c, d;

@@ -235,8 +235,8 @@ static void test_crowd_is_no_age(void **state)
 	crowd(10 * OWN_RATE, true);
 }
 
-/* Each median asks all labels again: an honest agent that comes late is not taken for a liar because
- * those who say how old the run is have said how fast they are. */
+/* Each median asks all labels again: an honest agent that comes late is not taken for a liar
+ * because those who say how old the run is have said how fast they are. */
 static void test_votes_are_counted_anew(void **state)
 {
 	const uint64_t earlier = 1000000000;
