@@ -219,20 +219,6 @@ static void judge(struct flock *f, const struct exchange_result *r)
 	memcpy(s->words, p->reason, sizeof p->reason);
 }
 
-/* Our parameters have moved, whatever the partner's did. */
-static void learn(struct flock *f, const struct exchange_result *r)
-{
-	if (r->moved && f->x.has_distance2) {
-		/* Merge rounds shrink every distance: a radius that went along would shut out
-		 * whoever comes a little later. */
-		if (!r->final)
-			clip_enter(&f->clip, f->x.distance2, flock__moved(f));
-		learn_distance(f, r);
-		flock__met(f, r);
-	}
-	f->x.has_distance2 = false;
-}
-
 /* What is farther than the clip radius counts as that: one peer may be anywhere. */
 static void guard(struct flock *f, const struct exchange_result *r)
 {
@@ -248,6 +234,40 @@ static void guard(struct flock *f, const struct exchange_result *r)
 	if (f->x.has_distance2)
 		m.distance2 = d * d;
 	guard_met(&f->guard, &m);
+}
+
+/* When we meet whom is for the guard to say, and what is usual for all whom we meet. A peer that
+ * begins often would keep the one from ever beginning, and make its own distance the other; so of
+ * four exchanges in a row that count one peer has begun one at most, while there are others. */
+static bool counts(struct flock *f, const struct exchange_result *r)
+{
+	struct flock__exchanging *x = &f->x;
+	uint32_t others = f->candidates.n > 0 ? (uint32_t)f->candidates.n - 1 : 0;
+	uint32_t n = x->n_begun < FLOCK_BEGUN ? x->n_begun : FLOCK_BEGUN;
+	n = n < others ? n : others;
+	for (uint32_t i = 1; i <= n && !r->ours; i++)
+		if (peer_id_equal(&x->begun[(x->n_begun - i) % FLOCK_BEGUN], &r->peer))
+			return false;
+	x->begun[x->n_begun++ % FLOCK_BEGUN] = r->ours ? f->c.membership.self : r->peer;
+	return true;
+}
+
+/* The exchange came about, or our parameters have moved, whatever the partner's did. */
+static void learn(struct flock *f, const struct exchange_result *r)
+{
+	bool done = r->outcome == OUTCOME_EXCHANGED, moved = r->moved && f->x.has_distance2;
+	/* Merge rounds shrink every distance: a radius that went along would shut out whoever comes
+	 * a little later. */
+	bool count = (done || moved) && !r->final && counts(f, r);
+	if (done && count)
+		guard(f, r);
+	if (moved) {
+		if (count)
+			clip_enter(&f->clip, f->x.distance2, flock__moved(f));
+		learn_distance(f, r);
+		flock__met(f, r);
+	}
+	f->x.has_distance2 = false;
 }
 
 static void on_result(struct flock *f, const struct exchange_result *r)
@@ -268,8 +288,6 @@ static void on_result(struct flock *f, const struct exchange_result *r)
 	gate_spent(f->gate, f->now_ms, r->bytes_sent, r->ours, done);
 	if (r->ours && !done && !r->final)
 		gate_owed(f->gate, f->now_ms);
-	if (done && !r->late && !r->final)
-		guard(f, r);
 	if (!r->late)
 		learn(f, r);
 	if (!done)
@@ -371,11 +389,11 @@ static bool draw_far(struct flock *f, struct peer_id *to, bool *far)
 
 /* With the guard half of the draws are far: distances between groups that rarely meet shrink
  * sooner. The other half keeps the estimate true, and a liar that is always far gets at most twice
- * its share. */
+ * its share. Who is pushed to measures the distance, and is not told how it was drawn. */
 static bool draw(struct flock *f, bool final, struct peer_id *to, bool *far)
 {
 	*far = false;
-	if (f->c.guard && !final && rng_below(&f->rng, 2) == 0)
+	if (f->c.guard && f->c.mode != EXCHANGE_PUSH && !final && rng_below(&f->rng, 2) == 0)
 		return draw_far(f, to, far);
 	return partners_draw(f->partners, f->candidates.id, f->candidates.n, f->now_ms, to);
 }

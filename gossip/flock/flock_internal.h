@@ -34,6 +34,7 @@
 #define FLOCK_FINAL_BETA 0.5f /* of merge rounds */
 #define FLOCK_SKETCHES 64     /* of peers, as they last told us */
 #define FLOCK_PAST 16         /* sketches of our own, for comparison at an equal clock */
+#define FLOCK_BEGUN 3         /* exchanges that must follow one before its peer's next counts */
 #define FLOCK_CLAIMS 8        /* counts that peers told us, on their way to membership */
 _Static_assert(FLOCK_SKETCHES <= SKETCH_PEERS_MAX, "all can be compared");
 
@@ -149,6 +150,8 @@ struct flock__exchanging {
 	struct sketch heard; /* of what came */
 	bool has_heard;
 	float own_factor;
+	struct peer_id begun[FLOCK_BEGUN]; /* by whom, the last that count, in a ring */
+	uint32_t n_begun;                  /* ever */
 	uint64_t timer_ms;
 	struct scales scales;    /* ours; none until an exchange has filled them */
 	int8_t used[SCALES_MAX]; /* by the exchange under way */

@@ -274,6 +274,51 @@ static void test_guard_of_one_that_is_alone(void **state)
 	assert_int_equal(ledger_get(bed_view(&b).ledger, 0)->reason, REASON_GUARD);
 }
 
+/* One that begins often neither makes its own distance the usual one, nor keeps our guard from
+ * beginning; with nobody else there it is all there is. */
+static bool begins_often(int peers)
+{
+	struct flock_config c = bed_config();
+	c.rate_cap = 1e12;
+	c.stale = 10;
+	c.guard = true;
+	n_peers = peers;
+	bed_open(&b, &c);
+	told_place = b.place;
+	bed_train_with(&b, peers);
+	for (int k = 0; k < 30; k++) {
+		whole(1, theirs(1), 0.01);
+		for (int i = 1; i <= peers; i++)
+			bed_record(&b, i, 320, 1);
+		bed_pass(&b, 100);
+		bed_train(&b, 1, 0.1);
+		if (bed_sent(&b, EXCHANGE_OFFER))
+			return true;
+	}
+	return false;
+}
+
+static void test_one_that_begins_often(void **state)
+{
+	(void)state;
+	assert_true(begins_often(3));
+	assert_false(bed_view(&b).radius_warm);
+	bed_close(&b);
+	assert_false(begins_often(1));
+	assert_true(bed_view(&b).radius_warm);
+	bed_close(&b);
+	/* One of four that count, at most, is of its own beginning. */
+	open_with(32000, 4);
+	for (int k = 0; k < 20; k++) {
+		int by = k % 4 ? 1 : 2 + k / 4 % 3;
+		for (int i = 1; i <= 4; i++)
+			bed_record(&b, i, 320, 1);
+		bed_pass(&b, 250);
+		whole(by, theirs(by), 0.01);
+	}
+	assert_false(bed_view(&b).radius_warm);
+}
+
 /* ---- connections */
 
 static void test_connection_of_another_is_not_taken(void **state)
@@ -855,6 +900,7 @@ int main(void)
 	        TEST(test_want_while_engaged_is_owed),
 	        TEST(test_entry_of_a_want_without_a_partner),
 	        TEST(test_guard_of_one_that_is_alone),
+	        TEST(test_one_that_begins_often),
 	        TEST(test_connection_of_another_is_not_taken),
 	        TEST(test_connection_without_an_exchange_is_closed),
 	        TEST(test_dropped_transfer_is_paid),
