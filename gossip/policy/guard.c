@@ -2,22 +2,34 @@
 /* The consensus guard: estimate, target, controller.
  *
  * Estimate. For a partner j that is drawn uniformly, E ½‖x_i − x_j‖²(n−1)/n = Ξ². Sketches would
- * say it without an exchange, but those that an agent has are of different ages, and overstate Ξ by
- * up to 4.6 times; two snapshots of one exchange are of one moment. One distance is a noisy sample:
- * each enters with ¼, and the two partners go on with the mean of their estimates, which is gossip
- * itself; where their learning rates differ, in proportion to the squares of these. When our own
- * rate falls, the estimate stays until distances have followed: scaled at once, a rate cut by 10
- * would lengthen the interval 40 times for a while, though nobody is any nearer yet.
+ * say it without an exchange, but those that an agent has are of different ages, and overstate Ξ;
+ * two snapshots of one exchange are of one moment. One distance is a noisy sample: each enters with
+ * ¼, and the two partners go on with the mean of their estimates, which is gossip itself; where
+ * their learning rates differ, in proportion to the squares of these. When our own rate falls, the
+ * estimate stays until distances have followed: nobody is any nearer yet.
  *
  * Target. A step's length is u; with momentum μ, steps point the same way for a while, and what
  * they add up to is longer by √((1+μ)/(1−μ)). A target in proportion to that alone gains nothing
  * over equal intervals; one that falls more slowly than the learning rate does. In the last tenth
- * of the run it is tightened to the unit alone.
+ * of the run it is tightened to the unit alone. An exchange waits for the end of a step, so Ξ²
+ * grows with the interval and a part of a step; u² is added to the target's square for that, or a
+ * cut of the learning rate would lengthen the interval by more than the target rises.
  *
  * Controller. The logarithm of the interval takes an eighth of the logarithm of target² over
  * estimate at each exchange, at most ±0.35. Ξ² is in proportion to the interval, and the estimate
- * lags by some four exchanges; with twice the gain and half the weight of a sample this rings: Ξ
- * falls to 0.63 of its target, and after a cut of the learning rate the interval to 28 times.
+ * lags by some four exchanges; with less weight for a sample, and more so with a higher gain, it
+ * rings. Simulated, 16 agents, momentum 0.9, means of 50 seeds, as in tests/gossip/test_guard.c:
+ *
+ *                           estimate   Ξ / target after 30       learning rate / 10:
+ *                           / Ξ        exchanges, from intervals  the interval becomes
+ *                                      of 1 step   of 400 steps   so many times, at most
+ *     as it is                1.14       0.91        1.04            9.91     11.17
+ *     gain ¼                  1.15       0.86        1.04            9.47     15.50
+ *     sample ⅛                1.09       0.97        0.63           11.26     14.63
+ *     gain ¼, sample ⅛        1.14       0.76        0.56            9.49     22.70
+ *     no u² in the target     1.13       0.91        1.05           10.20     11.47
+ *
+ * "At most" is the peak of the mean over agents in the 3,000 steps after the cut.
  *
  * What can fail: nothing. What is not finite or not positive says nothing. */
 #include "gossip/policy/guard.h"
@@ -113,6 +125,12 @@ static double target2(const struct guard *g)
 	return RHO * RHO * unit2 * slack;
 }
 
+/* What Ξ² is steered to. */
+static double aim2(const struct guard *g)
+{
+	return target2(g) + g->length * g->length + g->floor2;
+}
+
 static void estimate(struct guard *g, const struct guard_meeting *m)
 {
 	double h = m->distance2 / 2 * (m->agents - 1) / m->agents;
@@ -147,19 +165,26 @@ void guard_met(struct guard *g, const struct guard_meeting *m)
 	draw(g);
 	if (m->uniform && m->distance2 >= 0 && m->agents > 1)
 		estimate(g, m);
-	double want = target2(g);
-	if (g->lengths == 0 || !positive(want) || !positive(g->x2))
+	double want = aim2(g);
+	if (!positive(g->length) || !positive(want) || !positive(g->x2))
 		return;
-	double change = GAIN * log((want + g->floor2) / g->x2);
+	double change = GAIN * log(want / g->x2);
 	double one = log((double)g->config.step_samples);
 	g->log_interval = clamp(g->log_interval + clamp(change, -CHANGE_MOST, CHANGE_MOST), one,
 	        one + log(INTERVAL_MOST));
+}
+
+/* The interval stays: it is in samples of the same run, and the first samples correct it. */
+void guard_renew(struct guard *g)
+{
+	g->lengths = 0;
+	g->length = g->x2 = g->own = g->floor2 = 0;
 }
 
 struct guard_view guard_view(const struct guard *g)
 {
 	return (struct guard_view){.known = g->x2 > 0,
 	        .consensus = sqrt(g->x2),
-	        .target = g->lengths > 0 ? sqrt(target2(g) + g->floor2) : 0,
+	        .target = g->lengths > 0 ? sqrt(aim2(g)) : 0,
 	        .interval_samples = exp(g->log_interval)};
 }

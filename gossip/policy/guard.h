@@ -4,7 +4,7 @@
  * itself sets.
  *
  *     exchange with a uniform partner ──► ½·d²·(n−1)/n, whose mean is Ξ² ──► estimate ─┐
- *     own steps ──► length u ──► unit U ──► target ρ²U²·min(peak rate / rate, c) ───────┴► interval
+ *     own steps ──► length u ──► unit U ──► target ρ²U²·min(peak rate / rate, c) + u² ──┴► interval
  *     distance since any exchange ≥ interval: an exchange is due
  *
  * Kong's critical distance is proportional to the learning rate times the gradient's noise, which
@@ -79,6 +79,8 @@ bool guard_due(const struct guard *g);
 /* For the partner of an exchange. */
 struct guard_word guard_says(const struct guard *g);
 void guard_met(struct guard *g, const struct guard_meeting *m);
+/* Other parameters were loaded: what was measured of steps and distances is of those before. */
+void guard_renew(struct guard *g);
 
 struct guard_view {
 	bool known;              /* consensus */
