@@ -474,6 +474,7 @@ void flock__join_adopted(struct flock *f, int code)
 	f->clock.last.moved = f->divergence.moved = 0;
 	f->clock.set_step = f->clock.last.step;
 	partners_path(f->partners, f->clock.last.step, 0);
+	guard_renew(&f->guard); /* now: until here it trained on with the other ones */
 	struct flock_say *s = flock__say(f, SAY_JOINED);
 	s->a = f->now_ms - j->began_ms;
 	s->b = flock__clock(f);

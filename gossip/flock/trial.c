@@ -157,6 +157,7 @@ void flock__adopted_tick(struct flock *f)
 	partners_path(f->partners, f->clock.last.step, 0);
 	clip_init(&f->clip, f->c.n_groups);
 	gate_renew(f->gate);
+	guard_renew(&f->guard);
 	a->on = a->due = false;
 	flock__do(f, FLOCK_DO_RESTORE);
 	if (f->phase == FLOCK_TRAINING)

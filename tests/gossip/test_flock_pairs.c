@@ -319,6 +319,46 @@ static void test_one_that_begins_often(void **state)
 	assert_false(bed_view(&b).radius_warm);
 }
 
+/* Offers to partners that were chosen because they are far, of 20 with the guard on. */
+static int far_offers(uint8_t mode)
+{
+	struct flock_config c = bed_config();
+	int to, far = 0;
+	uint64_t number;
+	c.rate_cap = 1e12;
+	c.stale = 10;
+	c.guard = true;
+	c.mode = mode;
+	c.gate.every_samples = 32;
+	n_peers = 4;
+	bed_open(&b, &c);
+	bed_train_with(&b, n_peers);
+	for (int k = 0; k < 20; k++) {
+		for (int i = 1; i <= n_peers; i++) { /* refused, but it tells where they are */
+			struct exchange_message m = bed_offer(&b, ++numbers);
+			m.terms.beta = 1;
+			m.terms.clock = bed_view(&b).clock;
+			bed_hear(&b, i, &m);
+		}
+		assert_true(steps_to_offer(110, &to, &number) > 0);
+		say(to, EXCHANGE_BUSY, number);
+		const struct flock_say *s = bed_said(&b, SAY_EXCHANGE);
+		assert_non_null(s);
+		far += s->result->word.far;
+	}
+	bed_close(&b);
+	return far;
+}
+
+/* Who is pushed to measures the distance, and is not told how its sender chose: uniformly. */
+static void test_pushes_are_uniform(void **state)
+{
+	(void)state;
+	assert_in_range(far_offers(EXCHANGE_PAIR), 3, 17);
+	assert_in_range(far_offers(EXCHANGE_PULL), 3, 17);
+	assert_int_equal(far_offers(EXCHANGE_PUSH), 0);
+}
+
 /* ---- connections */
 
 static void test_connection_of_another_is_not_taken(void **state)
@@ -901,6 +941,7 @@ int main(void)
 	        TEST(test_entry_of_a_want_without_a_partner),
 	        TEST(test_guard_of_one_that_is_alone),
 	        TEST(test_one_that_begins_often),
+	        cmocka_unit_test(test_pushes_are_uniform),
 	        TEST(test_connection_of_another_is_not_taken),
 	        TEST(test_connection_without_an_exchange_is_closed),
 	        TEST(test_dropped_transfer_is_paid),

@@ -214,6 +214,7 @@ static void test_loss_that_grows_restores(void **state)
 	const struct flock_say *s = bed_said(&b, SAY_RESTORED);
 	assert_non_null(s);
 	assert_memory_equal(&s->peer, &donor, sizeof donor);
+	assert_true(bed_view(&b).guard.target <= 0); /* no step of this state was measured */
 	assert_int_equal(s->b, 600000); /* millionths: the trial's, */
 	assert_in_range(s->a, 1300000, 30000000);
 	assert_false(bed_view(&b).joined);
@@ -572,6 +573,24 @@ static void test_stale_with_one_peer(void **state)
 	bed_close(&b);
 }
 
+/* What its guard has measured is of the parameters that it gave up. */
+static void test_guard_of_another_state(void **state)
+{
+	(void)state;
+	struct sketch new = bed_place(12, 0);
+	open_with(bed_config(), 1);
+	slept(1);
+	measured(&new);
+	tried(0.6, 2.3, 2.3, true);
+	assert_non_null(bed_did(&b, FLOCK_DO_ADOPT));
+	assert_true(bed_view(&b).guard.target > 0);
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_ADOPTED});
+	assert_true(bed_view(&b).guard.target <= 0);
+	bed_train(&b, 2, 0.1);
+	assert_true(bed_view(&b).guard.target > 0);
+	bed_close(&b);
+}
+
 /* One in quarantine is no witness, and nobody waits for it. */
 static void test_quarantined_is_no_witness(void **state)
 {
@@ -639,6 +658,7 @@ int main(void)
 	        cmocka_unit_test(test_stale_needs_a_second_peer),
 	        cmocka_unit_test(test_stale_waits_for_a_witness_and_goes_on),
 	        cmocka_unit_test(test_stale_with_one_peer),
+	        cmocka_unit_test(test_guard_of_another_state),
 	        cmocka_unit_test(test_stale_waits_for_nobody_without_steps),
 	        cmocka_unit_test(test_quarantined_is_no_witness),
 	        cmocka_unit_test(test_apart_unasked_is_nothing),
