@@ -19,7 +19,8 @@
  *
  * There is room for FLOCK_COUNTED ids. When it is full, of those that are gone the one with the
  * fewest samples is forgotten for each that is there; its samples stay in the sum. If it comes
- * back, they count twice.
+ * back, it has no first claim, nor has any other that is new: else each id that comes and goes
+ * would add one, without end.
  *
  * What can fail: a lie within the cap cannot be told from a fast machine; ids are free; and if more
  * than half of those lie who had trained before we came, we take the run to be as old as they say.
@@ -249,8 +250,13 @@ static void count(struct flock *f, const struct member_view *m, struct flock__pa
 	uint64_t claimed = m->samples;
 	struct flock__counted *e = &c->of[place_of(f, id)];
 	if (!e->used) {
-		if (c->n == FLOCK_COUNTED && (m->state != MEMBER_ALIVE || !make_room(f)))
+		bool full = c->n == FLOCK_COUNTED;
+		if (full && (m->state != MEMBER_ALIVE || !make_room(f)))
 			return; /* there is no room to remember what it said */
+		if (full) {     /* for each that goes another may come: they only grow */
+			at.first = 0;
+			at.aged = true;
+		}
 		e = &c->of[place_of(f, id)];
 		c->n++;
 		*e = (struct flock__counted){.used = true,
