@@ -49,7 +49,8 @@ void core_settings(struct flock_config *f, const struct config *c)
 	f->peer_rate = c->gossip.peer_rate;
 	f->rate_cap = c->gossip.rate_cap;
 	f->mode = (uint8_t)c->gossip.exchange;
-	f->scaled = f->manifest.formats & CONVERT_LATTICES;
+	/* Also of an agent that cannot: an offer of such a format it answers with the plain one. */
+	f->scaled = CONVERT_LATTICES;
 	f->plain = CONVERT_BF16;
 	f->merge = CONVERT_MOD8;
 	f->format = (uint8_t)c->gossip.wire;

@@ -71,7 +71,7 @@ uint8_t flock__plain(const struct flock *f)
 static void tell_scales(const struct flock *f, struct exchange_terms *t, const struct peer_id *peer)
 {
 	const struct partner *p = partners_find(f->partners, peer);
-	if (t->mode != EXCHANGE_PAIR || (p && p->plain))
+	if (t->mode != EXCHANGE_PAIR || (p && p->plain != PLAIN_NOT))
 		return;
 	t->n_scales = f->x.scales.n;
 	memcpy(t->scales, f->x.scales.scale, t->n_scales);

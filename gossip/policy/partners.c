@@ -344,7 +344,8 @@ static void on_exchanged(struct partner *e, const struct exchange_result *r, uin
 {
 	uint64_t bytes = r->bytes_sent > r->bytes_received ? r->bytes_sent : r->bytes_received;
 	e->exchanged++;
-	e->plain = false;
+	if (e->plain == PLAIN_ONCE)
+		e->plain = PLAIN_NOT;
 	e->last_ms = now_ms;
 	e->strikes = 0;
 	if (!r->final) /* there one that stands still is let in every second time */
@@ -394,8 +395,10 @@ void partners_result(struct partners *p, const struct exchange_result *r, uint64
 		on_exchanged(e, r, now_ms);
 		return;
 	}
-	if (r->code == ERR_LIMIT || (r->outcome == OUTCOME_BUSY && r->why == EXCHANGE_UNKNOWN))
-		e->plain = true;
+	if (r->outcome == OUTCOME_BUSY && r->why == EXCHANGE_UNKNOWN)
+		e->plain = PLAIN_EVER;
+	else if (r->code == ERR_LIMIT && e->plain == PLAIN_NOT)
+		e->plain = PLAIN_ONCE;
 	if (r->outcome == OUTCOME_BUSY) {
 		on_busy(p, e, r->why, now_ms);
 		return;

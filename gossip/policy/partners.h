@@ -30,6 +30,13 @@
 #define PARTNER_TIMES 16
 #define PARTNER_REASON_MAX 96
 
+/* Whether exchanges are in a format without scales. */
+enum partner_plain {
+	PLAIN_NOT,
+	PLAIN_ONCE, /* the next one: scales have not fitted the distance */
+	PLAIN_EVER, /* it has refused a format */
+};
+
 struct partner {
 	struct peer_id id;
 	uint64_t used_ms;              /* when anything was last entered; 0: a free slot */
@@ -51,7 +58,7 @@ struct partner {
 	double pulled[2]; /* how far it has moved us: in the half window pulled_half, and before */
 	uint64_t pulled_half;
 	double merged;     /* the same in merge rounds, ever */
-	bool plain;        /* the next exchange is in a format without scales */
+	enum partner_plain plain;
 	uint64_t given_ms; /* when it last gave back a place among those who fetch our state */
 	double tokens;     /* exchanges that it may still begin with us */
 	uint64_t tokens_ms;

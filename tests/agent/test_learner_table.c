@@ -2,6 +2,7 @@
 /* Real drivers on loopback sockets, with a learner behind them that is not the program's own: they
  * need nothing of a learner but its table of functions. */
 #include "agent/drivers/driver.h"
+#include "agent/train/core_settings.h"
 #include "tests/agent/toy_learner.h"
 
 #include <arpa/inet.h>
@@ -222,12 +223,52 @@ static void a_local_model_is_not_called_merged(void **state)
 	bed_close(&b);
 }
 
+/* An agent that cannot pack a lattice (a GPU's) answers an offer of one in bf16, as one does that
+ * has no scales yet; it must not refuse it. */
+static void an_offer_of_a_lattice_is_answered(void **state)
+{
+	struct exchange_actions *a = calloc(1, sizeof *a);
+	struct exchange *x = calloc(1, exchange_size());
+	struct exchange_message m = {.kind = EXCHANGE_OFFER, .exchange = 7};
+	struct exchange_event e = {.kind = EXCHANGE_EVENT_RECEIVED};
+	struct flock_config f = core_config();
+	struct exchange_terms ours;
+	struct config c;
+	(void)state;
+	assert_true(a && x);
+	config_defaults(&c);
+	core_settings(&f, &c);
+	assert_int_equal(f.format, CONVERT_BF16);
+	struct exchange_config xc = {.manifest = f.manifest,
+	        .n_groups = f.n_groups,
+	        .scaled = f.scaled,
+	        .plain = f.plain};
+	exchange_init(x, &xc);
+	ours = (struct exchange_terms){.manifest = f.manifest, .beta = f.beta};
+	m.terms = ours;
+	m.terms.manifest.formats = (1u << CONVERT_FORMATS) - 1;
+	m.terms.format = CONVERT_MOD8;
+	m.terms.n_scales = 1;
+	e.peer.bytes[0] = 1;
+	e.received.message = &m;
+	e.received.ours = &ours;
+	e.received.deadline_ms = 1000;
+	exchange_step(x, &e, a);
+	assert_int_equal(a->n_sends, 1);
+	assert_int_equal(a->send[0].message.kind, EXCHANGE_ACCEPT);
+	assert_int_equal(a->send[0].message.terms.format, CONVERT_BF16);
+	assert_int_equal(a->send[0].message.terms.n_scales, 0);
+	free(x);
+	free(a);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(another_trainer_stands_behind_the_table),
 	        cmocka_unit_test(a_checkpoint_that_is_not_taken_is_told),
 	        cmocka_unit_test(a_local_model_is_not_called_merged),
+	        cmocka_unit_test(an_offer_of_a_lattice_is_answered),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

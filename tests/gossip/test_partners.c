@@ -721,6 +721,28 @@ static void test_some_of_them(void **state)
 	assert_int_equal(partners_sample(p, all, 2, now, OF, out), 2);
 }
 
+/* Scales that did not fit cost one exchange; a format that a peer has refused it will not take the
+ * next time either. */
+static void test_plain_formats(void **state)
+{
+	(void)state;
+	struct exchange_result far = result(1, OUTCOME_BROKEN), no = result(1, OUTCOME_BUSY);
+	far.code = ERR_LIMIT;
+	no.why = EXCHANGE_UNKNOWN;
+	exchanged(1, MB, 10, 1);
+	assert_int_equal(find(1)->plain, PLAIN_NOT);
+	partners_result(p, &far, now);
+	assert_int_equal(find(1)->plain, PLAIN_ONCE);
+	exchanged(1, MB, 10, 1);
+	assert_int_equal(find(1)->plain, PLAIN_NOT);
+	partners_result(p, &no, now);
+	partners_result(p, &far, now);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(find(1)->plain, PLAIN_EVER);
+		exchanged(1, MB, 10, 1);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -749,6 +771,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_new_peers_that_fail, begin, end),
 	        cmocka_unit_test_setup_teardown(test_new_peers_that_answer, begin, end),
 	        cmocka_unit_test_setup_teardown(test_some_of_them, begin, end),
+	        cmocka_unit_test_setup_teardown(test_plain_formats, begin, end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
