@@ -58,6 +58,7 @@ struct driver {
 	struct driver_connection connection[DRIVER_CONNECTIONS];
 	struct driver_transfer transfer[DRIVER_USES];
 	double distance2[EXCHANGE_GROUPS_MAX]; /* of the last exchange, as its transfer measured */
+	double rounding2;                      /* the same */
 	enum convert_format format;            /* of it */
 	size_t wrapped;                        /* the same: blocks */
 	int8_t found[SCALES_MAX];              /* the same: for scales_learn, with lattice.size */

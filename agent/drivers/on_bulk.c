@@ -69,6 +69,7 @@ void driver__bulk_came(void *arg, const struct peer_id *id, uint64_t exchange, i
 static void keep_found(struct driver *d, const struct bulk_result *r)
 {
 	memcpy(d->distance2, r->group_distance2, d->c.core.n_groups * sizeof *d->distance2);
+	d->rounding2 = r->rounding2;
 	d->wrapped = r->wrapped;
 	if (d->format >= CONVERT_WORDS)
 		memcpy(d->found, r->found, sizeof d->found);
@@ -169,7 +170,7 @@ static void transfer(struct driver *d, const struct flock_action *a)
 		t->bulk = NULL;
 		log_limited(LOG_WARN, "transfer: %s",
 		        rc == ERR_NOMEM   ? err_text(rc)
-		        : rc == ERR_LIMIT ? "a parameter is not finite, or too large for the format"
+		        : rc == ERR_LIMIT ? "a parameter of ours is not finite"
 		                          : failed.err.msg);
 		ended(t, &failed);
 	}

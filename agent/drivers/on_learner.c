@@ -30,6 +30,7 @@ static void measured(struct driver *d, enum flock_slot slot, int code, const str
 	e.measured.finite = true;
 	e.measured.sketch = sketch;
 	memcpy(e.measured.distance2, d->distance2, sizeof d->distance2);
+	e.measured.rounding2 = d->rounding2;
 	if (slot == SLOT_STAGING && code == 0 && sketch && d->c.learner->info.packs) {
 		e.measured.found = d->found;
 		e.measured.size = d->lattice.size;

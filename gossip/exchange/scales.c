@@ -4,6 +4,9 @@
  * block that wraps is lost for an exchange, and downwards slowly, since the next partner may be
  * further away than this one.
  *
+ * A peer has a say in them. So they follow what passed as a partner's parameters only, and where
+ * that had to be clipped, or a peer says that a block has wrapped, upwards by little.
+ *
  * Two floors. Under 2^-20 of the parameters' own size a difference is rounding. And a run that has
  * not moved at all yet (the weights of a dead unit) must not need dozens of exchanges to be heard
  * when it does: nothing is kept further than 2^-12 under the largest of all. */
@@ -57,18 +60,30 @@ void scales_agree(int8_t *out, const int8_t *ours, const int8_t *theirs, size_t 
 	}
 }
 
-void scales_learn(
-        struct scales *s, const int8_t *found, const int8_t *size, const int8_t *used, size_t n)
+/* Of a run that wrapped. What the peer said of it may have made the steps too fine, and that is no
+ * reason for coarser ones; nor is what has made them coarser than ours a reason for more. */
+static int wrapped(int now, int used)
+{
+	int next = (used < now ? used : now) + UP_WRAPPED;
+	return next > now ? next : now;
+}
+
+void scales_learn(struct scales *s, const int8_t *found, const int8_t *size, const int8_t *used,
+        size_t n, bool clipped)
 {
 	assert(n >= 1 && n <= SCALES_MAX && (s->n == 0 || s->n == n));
 	bool first = s->n == 0;
 	int most = SCALES_LEAST;
+	if (first && (used || clipped))
+		return;
 	for (size_t i = 0; i < n; i++) {
 		int now = s->scale[i], next = found[i];
 		if (next == SCALES_WRAPPED && used)
-			next = (used[i] > now || first ? used[i] : now) + UP_WRAPPED;
+			next = wrapped(now, used[i]);
 		else if (!first && next < now - DOWN)
 			next = now - DOWN;
+		else if (clipped && next > now + UP_WRAPPED)
+			next = now + UP_WRAPPED;
 		if (next < size[i] - UNDER_SIZE)
 			next = size[i] - UNDER_SIZE;
 		s->scale[i] = (int8_t)bounded(next);

@@ -7,9 +7,9 @@
  *     OFFER {scales a} ──► B: scales_agree(b, a) ┐
  *     A: scales_agree(a, b) ◄── ACCEPT {scales b}┴ the same numbers: the steps of this exchange
  *
- * A scale is in half octaves: s stands for M = 2^(s/2). What comes from a peer raises ours by at
- * most four octaves. A run that was further apart ("wrapped") was left out; it is four times as
- * large the next time.
+ * A scale is in half octaves: s stands for M = 2^(s/2). What a peer says of its own makes the steps
+ * of an exchange coarser by at most four octaves. A run that was further apart ("wrapped") was left
+ * out; its scale is four times as large the next time.
  *
  * Pure: no clock, no allocation, no parameters. */
 #ifndef DUNLIN_GOSSIP_EXCHANGE_SCALES_H
@@ -42,10 +42,12 @@ int8_t scales_of(float v);
  * both. Whatever theirs are, the result is within the bounds. May be done in place. */
 void scales_agree(int8_t *out, const int8_t *ours, const int8_t *theirs, size_t n);
 
-/* After an exchange. found: scales_of(1.25·max |D|) of each run, or SCALES_WRAPPED; size:
- * scales_of(max |x|), below 2^-20 of which no scale goes; used: what scales_agree gave, NULL for an
- * exchange in another format. n: runs of the model. */
-void scales_learn(
-        struct scales *s, const int8_t *found, const int8_t *size, const int8_t *used, size_t n);
+/* After an exchange whose parameters were found good. n: runs of the model. found: of each run
+ * scales_of(1.25·max |D|), or SCALES_WRAPPED; size: scales_of(max |x|), below 2^-20 of which no
+ * scale goes; used: what scales_agree gave, NULL for an exchange in another format. clipped: the
+ * parameters were further away than is usual, and a scale grows four times as large at most.
+ * Unknown scales begin with an exchange in another format that was not clipped. */
+void scales_learn(struct scales *s, const int8_t *found, const int8_t *size, const int8_t *used,
+        size_t n, bool clipped);
 
 #endif

@@ -122,7 +122,8 @@ static void transfer(struct flock *f, const struct exchange_actions *a)
 	t->transfer.deadline_ms = a->deadline_ms_left;
 	f->x.connected = false;
 	f->x.incoming = INCOMING_TRANSFER;
-	f->x.has_distance2 = f->x.has_heard = false;
+	f->x.has_distance2 = f->x.has_heard = f->x.left_out = false;
+	f->x.rounding2 = 0;
 	f->x.own_factor = 1;
 }
 
@@ -219,10 +220,12 @@ static void judge(struct flock *f, const struct exchange_result *r)
 	memcpy(s->words, p->reason, sizeof p->reason);
 }
 
-/* What is farther than the clip radius counts as that: one peer may be anywhere. */
+/* What is farther than the clip radius counts as that: one peer may be anywhere. Rounding is no
+ * distance. */
 static void guard(struct flock *f, const struct exchange_result *r)
 {
-	double d = r->distance, radius = (double)clip_radius(&f->clip, -1, flock__moved(f));
+	double d2 = r->distance * r->distance - f->x.rounding2, d = d2 > 0 ? sqrt(d2) : 0;
+	double radius = (double)clip_radius(&f->clip, -1, flock__moved(f));
 	double norm = f->divergence.has_own ? sketch_norm(&f->divergence.own) : 0;
 	struct guard_meeting m = {.distance2 = -1,
 	        .uniform = !r->word.far,

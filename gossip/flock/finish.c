@@ -149,7 +149,9 @@ void flock__merge_result(struct flock *f, const struct exchange_result *r)
 		return;
 	n->rounds++;
 	n->fine = n->fine || r->distance < FINE * norm;
-	if (r->distance > 1e-4 * norm) {
+	/* How far apart blocks are that were left out nobody has measured, and of a late exchange
+	 * nobody knows whether there were any. */
+	if (r->distance > 1e-4 * norm || f->x.left_out || r->late) {
 		n->n_near = 0;
 		return;
 	}

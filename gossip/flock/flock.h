@@ -187,6 +187,7 @@ struct flock_event {
 			uint8_t slot; /* STAGING: all of it; FETCHED: the sketch */
 			bool finite;
 			double distance2[EXCHANGE_GROUPS_MAX];
+			double rounding2; /* of a scaled format: its share of their sum, about */
 			const struct sketch *sketch; /* of what came; NULL: not made; borrowed */
 			/* For scales_learn, borrowed; n_scales 0: not made. */
 			const int8_t *found, *size;

@@ -146,6 +146,7 @@ struct flock__exchanging {
 	uint64_t entry;              /* of the ledger, for the offer that begins now; 0: none */
 	struct exchange_event moved; /* to be told to the machine once it is verified */
 	double distance2[EXCHANGE_GROUPS_MAX];
+	double rounding2; /* share of their sum */
 	bool has_distance2;
 	struct sketch heard; /* of what came */
 	bool has_heard;
@@ -155,6 +156,7 @@ struct flock__exchanging {
 	uint64_t timer_ms;
 	struct scales scales;    /* ours; none until an exchange has filled them */
 	int8_t used[SCALES_MAX]; /* by the exchange under way */
+	bool left_out;           /* some of its blocks were */
 	struct exchange_actions actions;
 };
 

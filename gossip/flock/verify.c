@@ -104,12 +104,16 @@ void flock__pulled(struct flock *f, const struct exchange_actions *a)
 		        f->now_ms);
 }
 
-static void measure(struct flock *f, const double *distance2)
+/* What a lattice's rounding adds moves us as the rest does, and the peer has a say in the steps.
+ * Only the guard's estimate leaves it out. */
+static void measure(struct flock *f, const struct flock_event *e)
 {
 	double sum = 0;
-	memcpy(f->x.distance2, distance2, f->c.n_groups * sizeof *distance2);
+	memcpy(f->x.distance2, e->measured.distance2, f->c.n_groups * sizeof *f->x.distance2);
+	f->x.rounding2 = e->measured.rounding2;
+	f->x.left_out = e->measured.wrapped > 0;
 	for (int g = 0; g < f->c.n_groups; g++)
-		sum += distance2[g];
+		sum += f->x.distance2[g];
 	f->x.has_distance2 = true;
 	f->x.own_factor =
 	        clip_factors(&f->clip, f->x.distance2, flock__moved(f), f->x.moved.moved.factor);
@@ -145,13 +149,21 @@ static void ask_again(struct flock *f)
 	meetings_enter(&f->meetings, &m);
 }
 
-/* Also of an exchange that was given up meanwhile: the distances are as true. True: too many blocks
- * were further apart than the lattice can tell. */
-static bool learn_scales(struct flock *f, const struct flock_event *e)
+/* Of what is used, and nothing else: else a peer could make all our steps coarse by what nobody
+ * believes. */
+static void learn_scales(struct flock *f, const struct flock_event *e)
 {
-	if (e->code == 0 && e->measured.n_scales > 0)
+	bool clipped = false;
+	for (int g = 0; g < f->c.n_groups; g++)
+		clipped = clipped || f->x.moved.moved.factor[g] < 1;
+	if (e->measured.n_scales > 0)
 		scales_learn(&f->x.scales, e->measured.found, e->measured.size,
-		        e->measured.blocks > 0 ? f->x.used : NULL, e->measured.n_scales);
+		        e->measured.blocks > 0 ? f->x.used : NULL, e->measured.n_scales, clipped);
+}
+
+/* More blocks were further apart than the lattice can tell. */
+static bool too_far(const struct flock_event *e)
+{
 	return e->code == 0 && e->measured.wrapped > e->measured.blocks / WRAPPED_SHARE;
 }
 
@@ -160,20 +172,21 @@ void flock__verify(struct flock *f, const struct flock_event *e)
 	bool wanted = f->x.incoming == INCOMING_MEASURE;
 	struct exchange_event m = f->x.moved;
 	f->x.incoming = INCOMING_NONE;
-	bool far = learn_scales(f, e);
 	if (!wanted)
 		return;
-	if (far)
+	if (too_far(e))
 		m.moved.code = ERR_LIMIT;
 	else if (e->code == 0 && e->measured.finite) {
 		f->x.has_heard = e->measured.sketch;
 		if (e->measured.sketch)
 			f->x.heard = *e->measured.sketch;
-		measure(f, e->measured.distance2);
+		measure(f, e);
 		m = f->x.moved;
 		m.moved.code = judge(f);
 		if (m.moved.code == ERR_INVALID)
 			ask_again(f);
+		else if (m.moved.code == 0)
+			learn_scales(f, e);
 	} else
 		m.moved.code = e->code ? e->code : ERR_NONFINITE;
 	flock__exchange(f, &m);

@@ -176,7 +176,8 @@ static void on_wake(uv_async_t *h)
 	if (atomic_load(&b->failed))
 		r.err = b->err;
 	for (int g = 0; g < b->plan.n_groups && r.err.code == 0; g++)
-		r.group_distance2[g] = bulk_in_distance2(&b->in, g);
+		r.group_distance2[g] = b->in.sums[g].distance2;
+	r.rounding2 = b->in.rounding2;
 	r.found = b->in.found;
 	r.wrapped = b->in.wrapped;
 	r.words = b->in.next;

@@ -40,6 +40,8 @@ struct bulk_result {
 	                                          * vector; only with code 0 and `ours`, and not
 	                                          * if they are unmeasured */
 	/* Of a lattice, with code 0; valid for the call. */
+	double rounding2;    /* of the sum of group_distance2: what rounding has added, if the
+	                      * steps fit the distance; at most what the peer makes of it */
 	const int8_t *found; /* of each run, for scales_learn */
 	size_t wrapped;      /* blocks that are left out */
 };

@@ -194,6 +194,13 @@ static size_t run_end(struct bulk_in *in, size_t at, size_t end)
 	return end;
 }
 
+/* Two vectors that were rounded differ by a sixth of step² more, on average. */
+static void note_rounding(struct bulk_in *in, double step2, size_t n)
+{
+	if (in->group < in->plan.n_groups)
+		in->rounding2 += step2 * (double)n / 6;
+}
+
 static void measure_block(
         struct bulk_in *in, const struct lattice *l, size_t block, int32_t squares)
 {
@@ -204,7 +211,7 @@ static void measure_block(
 	stop = run_end(in, at, end);
 	if (stop == end) {
 		in->sums[in->group].distance2 += step2 * squares;
-		in->rounding[in->group] += step2 * (double)(end - at) / 6;
+		note_rounding(in, step2, end - at);
 		return;
 	}
 	lattice_unpack(l, d, in->plan.packed, at, end - at);
@@ -212,20 +219,18 @@ static void measure_block(
 		stop = run_end(in, from, end);
 		for (size_t i = from; i < stop; i++)
 			in->sums[in->group].distance2 += (double)d[i - at] * (double)d[i - at];
-		in->rounding[in->group] += step2 * (double)(stop - from) / 6;
+		note_rounding(in, step2, stop - from);
 	}
 }
 
 static void note_block(
         struct bulk_in *in, const struct lattice *l, size_t block, const struct lattice_found *f)
 {
-	int8_t *found = &in->found[block >> l->shift], s = SCALES_WRAPPED;
+	int8_t *found = &in->found[block >> l->shift], s = lattice_scale(l, block, f);
+	*found = s > *found ? s : *found;
 	if (f->top == LATTICE_WRAPPED)
 		in->wrapped++;
 	else
-		s = scales_of(1.25f * lattice_step(l, block) * (float)f->top);
-	*found = s > *found ? s : *found;
-	if (f->top != LATTICE_WRAPPED)
 		measure_block(in, l, block, f->squares);
 }
 
@@ -248,12 +253,6 @@ static void take_lattice(struct bulk_in *in, const uint8_t *payload)
 			note_block(in, &l, first + b + i, &found[i]);
 	}
 	in->next += n;
-}
-
-double bulk_in_distance2(const struct bulk_in *in, int group)
-{
-	double d2 = in->sums[group].distance2 - in->rounding[group];
-	return d2 > 0 ? d2 : 0;
 }
 
 static int take_chunk(struct bulk_in *in, const uint8_t *payload, struct err *e)

@@ -67,10 +67,10 @@ struct bulk_in {
 	struct frame_reader reader;
 	int group; /* of the next parameter; n_groups: behind the last */
 	struct convert_sums sums[BULK_GROUPS_MAX + 1];
-	double rounding[BULK_GROUPS_MAX + 1]; /* of a lattice: its share in distance2 */
-	int8_t found[SCALES_MAX];             /* of a lattice: see scales_learn */
-	size_t wrapped;                       /* blocks */
-	uint8_t *buf;                         /* owned: one frame */
+	double rounding2;         /* of a lattice: what rounding may have added in all groups */
+	int8_t found[SCALES_MAX]; /* of a lattice: see scales_learn */
+	size_t wrapped;           /* blocks */
+	uint8_t *buf;             /* owned: one frame */
 	size_t next; /* the first parameter that has not come: those before it are whole,
 	               * authentic and finite in staging, whatever happens */
 	size_t have; /* bytes of the next frame that have come */
@@ -91,9 +91,6 @@ uint8_t *bulk_in_room(struct bulk_in *in, size_t *len);
  * peer. Nobody can tell the peer's fault from a stranger's then, so it is a broken connection and
  * no evidence. ERR_NONFINITE: by the peer, which is proven. */
 int bulk_in_fed(struct bulk_in *in, size_t len, struct err *e) MUST_CHECK;
-
-/* How far away what came is, by group, without the rounding. */
-double bulk_in_distance2(const struct bulk_in *in, int group);
 
 /* The bytes of a direction of count parameters, sealed and framed. */
 uint64_t bulk_wire_bytes(const struct bulk_plan *p, size_t count);

@@ -70,13 +70,25 @@ static size_t fewer(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* 2^31 steps and more do not fit into 32 bits. The bits of NaN and infinities are larger than
- * any number. */
+/* The bits of NaN and infinities are larger than any number's. */
+static bool is_finite(uint32_t top)
+{
+	return top < 0x7f800000u;
+}
+
+/* 2^31 steps and more do not fit into 32 bits. */
 static bool fits(uint32_t top, float inverse)
 {
 	float largest;
 	memcpy(&largest, &top, sizeof largest);
-	return top < 0x7f800000u && largest * inverse < 2147483520.0f;
+	return largest * inverse < 2147483520.0f;
+}
+
+/* Another sum than that of the parameters. */
+static void spoil(uint8_t *record)
+{
+	for (int i = 0; i < LATTICE_SUM_BYTES; i++)
+		record[i] ^= 0x5a;
 }
 
 static void join_size(int8_t *size, uint32_t top)
@@ -98,7 +110,9 @@ static bool pack_some(const struct lattice *l, uint8_t *records, const float *x,
 		inverse[b] = power(-exponent(l, block + b));
 	loops()->pack(l->bits, records, top, x, inverse, blocks);
 	for (size_t b = 0; b < blocks; b++) {
-		good = good && fits(top[b], inverse[b]);
+		good = good && is_finite(top[b]);
+		if (!fits(top[b], inverse[b]))
+			spoil(records + b * lattice_record(l->bits));
 		if (size)
 			join_size(&size[(block + b) >> l->shift], top[b]);
 	}
@@ -126,6 +140,15 @@ bool lattice_pack(const struct lattice *l, uint8_t *records, const float *x, siz
 		       good;
 	}
 	return good;
+}
+
+int8_t lattice_scale(const struct lattice *l, size_t block, const struct lattice_found *found)
+{
+	if (found->top == LATTICE_WRAPPED)
+		return SCALES_WRAPPED;
+	if (found->top <= 1)
+		return SCALES_LEAST;
+	return scales_of(1.25f * lattice_step(l, block) * (float)found->top);
 }
 
 void lattice_take(const struct lattice *l, uint8_t *difference, struct lattice_found *found,

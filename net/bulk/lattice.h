@@ -68,6 +68,10 @@ struct lattice_found {
 	int32_t squares; /* Σ δ² */
 };
 
+/* What that says of the block's scale, for scales_learn. A difference of one step may be rounding
+ * alone, and says nothing of how far the two are apart. */
+int8_t lattice_scale(const struct lattice *l, size_t block, const struct lattice_found *found);
+
 struct lattice_loops {
 	const char *name; /* "base", "v3", "v4" */
 
@@ -88,8 +92,9 @@ struct lattice_loops {
 
 /* Parameters first … first + n − 1 of x, which begins with parameter `first`, to their records;
  * first is the beginning of a block, and n ends one or the vector. size, which may be NULL, gets
- * scales_of(max |x|) of each run of blocks, joined with what it holds. False: a parameter is not
- * finite, or 2^31 steps or more: the records are worth nothing. */
+ * scales_of(max |x|) of each run of blocks, joined with what it holds. A block with a parameter of
+ * 2^31 steps or more is packed so that it counts as wrapped: the peer may have asked for steps that
+ * small. False: a parameter is not finite, and the records are worth nothing. */
 bool lattice_pack(const struct lattice *l, uint8_t *records, const float *x, size_t first, size_t n,
         int8_t *size);
 

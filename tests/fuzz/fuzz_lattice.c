@@ -65,8 +65,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	memset(sizes, take(&in), sizeof sizes);
 	for (int i = 0; i < 3; i++)
-		scales_learn(&learnt, scale[i & 1], sizes, i == 1 ? used[0] : NULL, blocks);
-	for (size_t b = 0; b < blocks; b++)
+		scales_learn(&learnt, scale[i & 1], sizes, i == 1 ? used[0] : NULL, blocks,
+		        take(&in) & 1);
+	for (size_t b = 0; b < blocks && learnt.n > 0; b++)
 		demand(learnt.scale[b] >= SCALES_LEAST && learnt.scale[b] <= SCALES_MOST);
 	for (int s = 0; s < 2; s++) {
 		free(records[s]);

@@ -13,6 +13,7 @@ UNIT_TESTS += \
 	tests/gossip/test_flock_fetch \
 	tests/gossip/test_flock_finish \
 	tests/gossip/test_flock_labels \
+	tests/gossip/test_flock_lattice \
 	tests/gossip/test_flock_pairs \
 	tests/gossip/test_flock_pull \
 	tests/gossip/test_flock_rules \
@@ -49,6 +50,7 @@ tests_gossip_test_flock_terms_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_trial_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_stalls_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_labels_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
+tests_gossip_test_flock_lattice_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_claims_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_clock_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_fetch_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)

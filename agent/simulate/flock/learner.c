@@ -120,23 +120,17 @@ static void pack(struct world *w, uint32_t i, const struct flock_action *a)
 	sketch_add(&g->last.sketch, x, 0, w->n_train);
 }
 
-static void note(int8_t *scale, float v)
+static void note(int8_t *scale, int8_t s)
 {
-	int8_t s = scales_of(fabsf(v));
 	*scale = s > *scale ? s : *scale;
 }
 
 static void measure_lattice(struct world *w, struct world_agent *b)
 {
 	size_t at = 0;
-	for (int g = 0; g < w->groups.n; g++) {
-		double d2 = 0;
-		for (; at < w->groups.end[g]; at++) {
-			double step = (double)lattice_step(&b->last.l, at / LATTICE_BLOCK);
-			d2 += (double)b->staging[at] * (double)b->staging[at] - step * step / 6;
-		}
-		b->distance2[g] = d2 > 0 ? d2 : 0;
-	}
+	for (int g = 0; g < w->groups.n; g++)
+		for (; at < w->groups.end[g]; at++)
+			b->distance2[g] += (double)b->staging[at] * (double)b->staging[at];
 }
 
 /* Block by block, into staging as numbers: memory is no matter here. */
@@ -149,16 +143,17 @@ static void receive_packed(struct world *w, struct world_agent *b, const uint8_t
 		abort();
 	memset(b->last.found, SCALES_LEAST, sizeof b->last.found);
 	b->last.wrapped = 0;
+	b->last.rounding2 = 0;
 	for (size_t k = 0; k < blocks; k++) {
 		struct lattice_found f;
-		int8_t *found = &b->last.found[k >> l->shift];
+		double step = (double)lattice_step(l, k);
 		lattice_take(l, packed + k * 32 * (size_t)l->bits, &f, records + k * record,
 		        b->snapshot + k * record, 1);
-		b->last.wrapped += f.top == LATTICE_WRAPPED;
+		note(&b->last.found[k >> l->shift], lattice_scale(l, k, &f));
 		if (f.top == LATTICE_WRAPPED)
-			*found = SCALES_WRAPPED;
+			b->last.wrapped++;
 		else
-			note(found, 1.25f * lattice_step(l, k) * (float)f.top);
+			b->last.rounding2 += step * step * LATTICE_BLOCK / 6;
 	}
 	lattice_unpack(l, b->staging, packed, 0, l->count);
 	free(packed);
@@ -178,8 +173,8 @@ static void note_scales(struct world *w, struct world_agent *g)
 		size_t run = at / SCALES_BLOCK >> shift;
 		float ours;
 		convert_best()->take(f, &ours, g->snapshot + at * word, NULL, 1, TAKE_WORDS, &sums);
-		note(&g->last.found[run], 1.25f * g->staging[at]);
-		note(&g->last.size[run], ours);
+		note(&g->last.found[run], scales_of(fabsf(1.25f * g->staging[at])));
+		note(&g->last.size[run], scales_of(fabsf(ours)));
 	}
 }
 
@@ -195,6 +190,7 @@ static void tell_scales(struct world *w, struct world_agent *g, struct flock_eve
 	e->measured.n_scales = (uint16_t)scales_count(w->n_total);
 	e->measured.blocks = lattice ? lattice_blocks(w->n_total) : 0;
 	e->measured.wrapped = lattice ? g->last.wrapped : 0;
+	e->measured.rounding2 = lattice ? g->last.rounding2 : 0;
 	e->code = lattice && g->last.refused ? ERR_LIMIT : 0;
 }
 

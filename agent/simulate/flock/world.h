@@ -110,6 +110,7 @@ struct world_agent {
 		bool refused;     /* it could not be packed */
 		int8_t used[SCALES_MAX], size[SCALES_MAX], found[SCALES_MAX];
 		uint64_t wrapped;     /* blocks */
+		double rounding2;     /* its share of distance2 */
 		struct sketch sketch; /* of the parameters, for a lattice */
 	} last;
 	struct sim_entry *held; /* owned: what comes while it is paused */
