@@ -112,7 +112,7 @@ struct learner_callbacks { /* on the loop; any may be NULL */
 struct learner_lattice {
 	struct lattice l;
 	int8_t size[SCALES_MAX]; /* written by a snapshot: see lattice_pack */
-	bool refused; /* the same: a parameter is not finite or too large, all is worth nothing */
+	bool refused;            /* the same: a parameter is not finite, and all is worth nothing */
 };
 
 /* What never changes once a learner is open. */

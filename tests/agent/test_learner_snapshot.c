@@ -4,6 +4,7 @@
  * plain one with another table. */
 #include "tests/agent/learner_bed.h"
 
+#include <math.h>
 #include <pthread.h>
 
 static struct backend table; /* plain's, with snapshot and settle */
@@ -240,6 +241,103 @@ static void rounded_and_sketched_here(void **state)
 	bed_close(&b);
 }
 
+/* ---- modulo a lattice: net/bulk/lattice.h */
+
+static struct learner_lattice lattice_of(const struct bed *b, enum convert_format f)
+{
+	static int8_t scale[SCALES_MAX];
+
+	for (size_t i = 0; i < scales_count(b->n); i++)
+		scale[i] = (int8_t)(-12 + (int)(i % 7));
+	return (struct learner_lattice){.l = {.bits = convert_rows[f].bits,
+	                                        .count = b->n,
+	                                        .shift = scales_shift(b->n),
+	                                        .scale = scale}};
+}
+
+/* What is packed are the parameters of the step that it names, and x is left as they were. */
+static void pack(struct bed *b, enum convert_format f, struct learner_lattice *l, float *x)
+{
+	const size_t bytes = convert_bytes(f, b->n);
+	uint8_t *records = malloc(bytes + 1), *want = malloc(bytes);
+	struct sketch got, s = {{0}};
+	int8_t size[SCALES_MAX];
+
+	assert_true(records != NULL && want != NULL);
+	memset(records, 77, bytes + 1);
+	memset(size, SCALES_LEAST, sizeof size);
+	assert_true(learner_pack(b->l, records, f, l, &got));
+	await(b, &b->snapshots, b->snapshots + 1);
+	struct trainer *t = by_hand(&b->config);
+
+	step_to(t, b->answer_step);
+	graph_get_params(t->net, x);
+	assert_true(lattice_pack(&l->l, want, x, 0, b->n, size));
+	sketch_add(&s, x, 0, t->arch.n_train);
+	assert_memory_equal(records, want, bytes);
+	assert_int_equal(records[bytes], 77);
+	assert_memory_equal(l->size, size, scales_count(b->n));
+	assert_false(l->refused);
+	assert_true(sketch_distance(&s, &got) <= 1e-6 * sketch_norm(&s));
+	trainer_free(t);
+	free(want);
+	free(records);
+}
+
+/* A packed difference is added, each group by its own factor. */
+static void add(struct bed *b, const struct learner_lattice *l, const float *x)
+{
+	const size_t len = lattice_difference(l->l.bits, b->n);
+	uint8_t *difference = malloc(len);
+	float *d = vector(b, 1), *y = vector(b, 1), k[EXCHANGE_GROUPS_MAX];
+
+	assert_non_null(difference);
+	for (size_t i = 0; i < len; i++)
+		difference[i] = (uint8_t)(i * 37 + i / 251);
+	for (int g = 0; g < b->groups; g++)
+		k[g] = 0.5f / (float)(g + 1);
+	lattice_unpack(&l->l, d, difference, 0, b->n);
+	assert_true(learner_apply_packed(b->l, difference, l, k, b->groups));
+	await(b, &b->applied, b->applied + 1);
+	assert_true(learner_snapshot(b->l, y, CONVERT_FP32, NULL));
+	await(b, &b->snapshots, b->snapshots + 1);
+	for (size_t i = 0, g = 0; i < b->n; i++) {
+		g += i >= b->l->info.groups.end[g];
+		float want = x[i] + k[g] * d[i];
+		assert_true(fabsf(y[i] - want) <= 1e-6f * (fabsf(x[i]) + fabsf(k[g] * d[i])));
+	}
+	free(difference);
+	free(d);
+	free(y);
+}
+
+/* In models of one piece and more, with a block that is not whole at the end. */
+static void packed_and_added(void **state)
+{
+	for (int i = 0; i < 4; i++) {
+		enum convert_format f = i % 2 ? CONVERT_MOD4 : CONVERT_MOD8;
+		struct bed b;
+
+		bed_config(&b, *state);
+		if (i / 2)
+			b.config.layers[1].units = 2000;
+		bed_open(&b);
+		assert_true(b.groups > 1 && b.n % LATTICE_BLOCK != 0);
+		assert_true(b.l->info.packs && (b.n > 2 * 16384) == (i / 2 > 0));
+		struct learner_lattice l = lattice_of(&b, f);
+		float *x = vector(&b, 1);
+
+		learner_begin(b.l);
+		learner_train(b.l);
+		await(&b, &b.steps, 2);
+		learner_pause(b.l);
+		pack(&b, f, &l, x);
+		add(&b, &l, x);
+		bed_close(&b);
+		free(x);
+	}
+}
+
 static void rounded_and_sketched_there(void **state)
 {
 	struct bed b;
@@ -336,6 +434,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(training_goes_on_meanwhile),
 	        cmocka_unit_test(rounded_and_sketched_here),
+	        cmocka_unit_test(packed_and_added),
 	        cmocka_unit_test(rounded_and_sketched_there),
 	        cmocka_unit_test(the_end_waits_for_it),
 	        cmocka_unit_test(a_failed_device_gives_nothing),
