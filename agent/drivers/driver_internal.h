@@ -64,6 +64,7 @@ struct driver {
 	int8_t found[SCALES_MAX];              /* the same: for scales_learn, with lattice.size */
 	int8_t scales[SCALES_MAX];             /* that the last snapshot was packed by */
 	struct learner_lattice lattice;        /* of it */
+	bool notes;                            /* for scales_learn: the core has asked for it */
 
 	/* the learner, and memory by slot; owned, of learner_buffer (the first two) or malloc */
 	void *snapshot;

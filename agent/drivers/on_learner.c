@@ -31,7 +31,7 @@ static void measured(struct driver *d, enum flock_slot slot, int code, const str
 	e.measured.sketch = sketch;
 	memcpy(e.measured.distance2, d->distance2, sizeof d->distance2);
 	e.measured.rounding2 = d->rounding2;
-	if (slot == SLOT_STAGING && code == 0 && sketch && d->c.learner->info.packs) {
+	if (slot == SLOT_STAGING && code == 0 && sketch && d->notes) {
 		e.measured.found = d->found;
 		e.measured.size = d->lattice.size;
 		e.measured.n_scales = (uint16_t)scales_count(d->n_total);
@@ -43,7 +43,6 @@ static void measured(struct driver *d, enum flock_slot slot, int code, const str
 	driver__event(d, e);
 }
 
-/* What came is kept as a difference from our own snapshot, which is kept as it travels. */
 /* The largest of some numbers, as scales are kept. */
 static void join(int8_t *scale, const float *x, size_t n, float k)
 {
@@ -81,6 +80,7 @@ static void sketch_packed(struct driver *d)
 	}
 }
 
+/* What came is kept as a difference from our own snapshot, which is kept as it travels. */
 static void on_staging_work(uv_work_t *w)
 {
 	struct driver *d = w->data;
@@ -100,7 +100,8 @@ static void on_staging_work(uv_work_t *w)
 		size_t k = n - at < CHUNK ? n - at : CHUNK;
 		struct convert_sums sums = {0};
 		c->take(d->format, y, ours + at * word, NULL, k, TAKE_WORDS, &sums);
-		note_scales(d, y, d->staging + at, at, k);
+		if (d->notes)
+			note_scales(d, y, d->staging + at, at, k);
 		c->add(y, d->staging + at, 1, k);
 		if (at < train)
 			sketch_add(&d->heard, y, at, k < train - at ? k : train - at);
@@ -416,6 +417,7 @@ void driver__learner_action(struct driver *d, const struct flock_action *a)
 		taken = snapshot(d, a);
 		break;
 	case FLOCK_DO_MEASURE:
+		d->notes = a->slot == SLOT_STAGING ? a->scales && l->info.packs : d->notes;
 		measure(d, (enum flock_slot)a->slot);
 		break;
 	case FLOCK_DO_APPLY:

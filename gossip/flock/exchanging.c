@@ -57,14 +57,14 @@ void flock__snapshot_taken(struct flock *f, const struct flock_event *e)
 		flock__exchange(f, &(struct exchange_event){.kind = EXCHANGE_EVENT_SNAPSHOT});
 }
 
-static bool scaled(const struct flock *f, uint8_t format)
+bool flock__scaled(const struct flock *f, uint8_t format)
 {
-	return f->c.scaled >> format & 1;
+	return format < 64 && f->c.scaled >> format & 1;
 }
 
 uint8_t flock__plain(const struct flock *f)
 {
-	return scaled(f, f->c.format) ? f->c.plain : f->c.format;
+	return flock__scaled(f, f->c.format) ? f->c.plain : f->c.format;
 }
 
 /* Scales are told whenever there are some: a partner may ask for a format that needs them. */
@@ -80,11 +80,11 @@ static void tell_scales(const struct flock *f, struct exchange_terms *t, const s
 /* What we would offer. */
 static void choose_format(const struct flock *f, struct exchange_terms *t)
 {
-	bool lattice = scaled(f, f->c.format);
+	bool lattice = flock__scaled(f, f->c.format);
 	t->format = f->c.format;
 	if (t->final)
 		t->format = lattice && !f->finish.fine ? f->c.merge : 0;
-	if (scaled(f, t->format) && t->n_scales == 0)
+	if (flock__scaled(f, t->format) && t->n_scales == 0)
 		t->format = t->final ? 0 : f->c.plain;
 }
 
@@ -108,7 +108,9 @@ void flock__terms(struct flock *f, struct exchange_terms *t, const struct peer_i
 uint64_t flock__transfer_ms(const struct flock *f, const struct peer_id *id, uint8_t format)
 {
 	/* A scaled format may become the plain one yet. */
-	uint8_t known = format >= f->c.n_formats ? 0 : scaled(f, format) ? f->c.plain : format;
+	uint8_t known = format >= f->c.n_formats   ? 0
+	                : flock__scaled(f, format) ? f->c.plain
+	                                           : format;
 	return partners_deadline(f->partners, id, f->c.exchange_bytes[known]);
 }
 
@@ -149,7 +151,9 @@ void flock__exchange_transferred(struct flock *f, const struct flock_event *e)
 	if (e->code == 0 && e->transferred.received > 0) {
 		f->x.moved = m;
 		f->x.incoming = INCOMING_MEASURE;
-		flock__do(f, FLOCK_DO_MEASURE)->slot = SLOT_STAGING;
+		struct flock_action *a = flock__do(f, FLOCK_DO_MEASURE);
+		a->slot = SLOT_STAGING;
+		a->scales = f->x.asked || flock__scaled(f, f->c.format);
 		return;
 	}
 	f->x.incoming = INCOMING_NONE;
@@ -354,7 +358,7 @@ static void offer(struct flock *f, const struct peer_id *to, bool final, bool fa
 	struct exchange_terms ours;
 	struct exchange_event e = {.kind = EXCHANGE_EVENT_START, .peer = *to};
 	flock__terms(f, &ours, to, final);
-	if (!scaled(f, ours.format))
+	if (!flock__scaled(f, ours.format))
 		ours.n_scales = 0;
 	e.start.ours = &ours;
 	e.start.deadline_ms = flock__transfer_ms(f, to, ours.format);

@@ -189,7 +189,7 @@ struct flock_event {
 			double distance2[EXCHANGE_GROUPS_MAX];
 			double rounding2; /* of a scaled format: its share of their sum, about */
 			const struct sketch *sketch; /* of what came; NULL: not made; borrowed */
-			/* For scales_learn, borrowed; n_scales 0: not made. */
+			/* For scales_learn, borrowed; n_scales 0: not asked for, or not made. */
 			const int8_t *found, *size;
 			uint16_t n_scales;
 			uint64_t blocks, wrapped; /* of a scaled format; else 0 */
@@ -256,7 +256,10 @@ struct flock_action {
 			uint16_t n_scales;
 			const int8_t *scales;
 		} snapshot;
-		uint8_t slot; /* MEASURE, RELEASE */
+		struct {
+			uint8_t slot; /* MEASURE, RELEASE */
+			bool scales;  /* MEASURE of STAGING: what scales_learn needs, too */
+		};
 		struct {
 			uint8_t n;
 			float k[EXCHANGE_GROUPS_MAX];

@@ -157,6 +157,7 @@ struct flock__exchanging {
 	struct scales scales;    /* ours; none until an exchange has filled them */
 	int8_t used[SCALES_MAX]; /* by the exchange under way */
 	bool left_out;           /* some of its blocks were */
+	bool asked;              /* for a format with scales, by a peer, ever */
 	struct exchange_actions actions;
 };
 
@@ -398,6 +399,7 @@ void flock__steps(struct flock *f, const struct flock_trained *s, int n);
 bool flock__exchange_bulk(struct flock *f, const struct flock_event *e);
 void flock__exchange_transferred(struct flock *f, const struct flock_event *e);
 struct flock_action *flock__snapshot(struct flock *f, enum flock__snapshot use, uint8_t format);
+bool flock__scaled(const struct flock *f, uint8_t format); /* it needs scales */
 /* The wire format's number, or the plain one if that needs scales. */
 uint8_t flock__plain(const struct flock *f);
 void flock__snapshot_taken(struct flock *f, const struct flock_event *e);

@@ -128,6 +128,7 @@ void flock__exchange_message(
 		flock__keep_sketch(f, from, &m->terms);
 	}
 	if (m->kind == EXCHANGE_OFFER) {
+		f->x.asked = f->x.asked || flock__scaled(f, m->terms.format);
 		e.received.why = (uint8_t)willing(f, from, &m->terms, &words);
 		e.received.words = words;
 		f->counts.busy_given += e.received.why != EXCHANGE_WILLING;

@@ -12,6 +12,7 @@
 
 static struct bed b;
 static uint64_t number;
+static bool measured_scales;
 static int8_t theirs[RUNS]; /* scales of whoever offers */
 
 /* What a transfer brings. */
@@ -21,6 +22,8 @@ struct came {
 	uint64_t wrapped;
 	struct sketch at;
 };
+
+static uint8_t wire = MOD4; /* ours */
 
 static int open_bed(void **state)
 {
@@ -37,7 +40,7 @@ static int open_bed(void **state)
 	c.scaled = 1 << MOD8 | 1 << MOD4;
 	c.plain = BF16;
 	c.merge = MOD8;
-	c.format = MOD4;
+	c.format = wire;
 	c.n_formats = 4;
 	for (int i = 0; i < 4; i++)
 		c.exchange_bytes[i] = 4 * c.manifest.count;
@@ -47,6 +50,14 @@ static int open_bed(void **state)
 	memset(theirs, -10, sizeof theirs);
 	number = 0;
 	return 0;
+}
+
+static int open_plain(void **state)
+{
+	wire = BF16;
+	int rc = open_bed(state);
+	wire = MOD4;
+	return rc;
 }
 
 static int close_bed(void **state)
@@ -104,7 +115,7 @@ static void measured(const struct came *came, bool lattice)
 	e.measured.sketch = &came->at;
 	e.measured.found = found;
 	e.measured.size = size;
-	e.measured.n_scales = RUNS;
+	e.measured.n_scales = measured_scales ? RUNS : 0;
 	e.measured.blocks = lattice ? RUNS : 0;
 	e.measured.wrapped = came->wrapped;
 	bed_step(&b, e);
@@ -118,6 +129,7 @@ static bool comes(uint8_t format, const struct came *came, bool final)
 	assert_non_null(bed_did(&b, FLOCK_DO_TRANSFER));
 	step_bulk(FLOCK_EVENT_TRANSFERRED, 0);
 	assert_non_null(bed_did(&b, FLOCK_DO_MEASURE));
+	measured_scales = bed_did(&b, FLOCK_DO_MEASURE)->scales;
 	measured(came, lattice);
 	return bed_sent(&b, EXCHANGE_END) != NULL;
 }
@@ -280,6 +292,21 @@ static void test_given_up_teaches_nothing(void **state)
 	assert_int_equal(our_scale(), -10);
 }
 
+/* To learn them takes a worker's time: who offers plain formats does so once a peer has asked for
+ * another. */
+static void test_scales_are_measured_where_needed(void **state)
+{
+	struct came c = near_by();
+	(void)state;
+	assert_true(comes(BF16, &c, false));
+	assert_false(measured_scales);
+	give_up();
+	assert_int_equal(offered(MOD4, false)->format, BF16);
+	give_up();
+	assert_true(comes(BF16, &c, false));
+	assert_true(measured_scales);
+}
+
 /* ---- the end */
 
 /* Who is near but for what was left out may be anywhere in that. */
@@ -311,6 +338,8 @@ int main(void)
 	        TEST(test_doubted_teaches_nothing),
 	        TEST(test_garbage_teaches_nothing),
 	        TEST(test_given_up_teaches_nothing),
+	        cmocka_unit_test_setup_teardown(
+	                test_scales_are_measured_where_needed, open_plain, close_bed),
 	        TEST(test_left_out_is_not_near),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
