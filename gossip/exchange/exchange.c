@@ -360,6 +360,8 @@ static void on_accept(struct exchange *x, const struct exchange_event *e)
 	}
 	x->cur.format = t->format;
 	keep_scales(x, t);
+	if (x->cur.deadline_ms < e->received.deadline_ms) /* the peer may be slower than we knew */
+		x->cur.deadline_ms = e->received.deadline_ms;
 	prepare(x);
 	x->cur.opened = true;
 	x->out->open = true;

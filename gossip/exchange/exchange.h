@@ -56,6 +56,7 @@ struct exchange_terms {
 	uint8_t sketch[GOSSIP_SKETCH_BYTES];
 	uint16_t n_scales; /* with a format that needs them; 0: none */
 	int8_t scales[SCALES_MAX];
+	uint32_t step_ms; /* that a step of the speaker takes; 0: not long, or not known */
 };
 
 enum exchange_message_kind {
@@ -174,7 +175,7 @@ struct exchange_event {
 			const char *words; /* borrowed; NULL: none */
 			/* Of an OFFER: what we would answer. */
 			const struct exchange_terms *ours;
-			uint64_t deadline_ms;
+			uint64_t deadline_ms; /* of an ACCEPT: one under START's is not used */
 		} received;
 		struct {
 			uint64_t exchange;

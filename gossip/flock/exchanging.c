@@ -22,6 +22,11 @@
 #define FAR_OF 3      /* drawn, of which the farthest is taken */
 #define IN_TOUCH 0.5f /* the factor from which on an exchange makes up for what was missed */
 
+#define STEP_MS 500 /* steps that take less are not worth a word */
+#define STEP_MS_MAX 200000
+#define STEP_TOLD_MS 4500 /* of a peer's word, unless our own steps are longer */
+#define STEPS_WAITED 3    /* snapshot, and in push and pull apply, wait for the end of a step */
+
 bool flock__idle(const struct flock *f)
 {
 	return exchange_state(f->exchange) == EXCHANGE_IDLE && f->x.snapshot == SNAPSHOT_NONE &&
@@ -88,6 +93,47 @@ static void choose_format(const struct flock *f, struct exchange_terms *t)
 		t->format = t->final ? 0 : f->c.plain;
 }
 
+/* ---- how long a step takes */
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* The learner begins one. */
+void flock__steps_anew(struct flock *f)
+{
+	f->x.stepped_ms = f->now_ms;
+	f->x.step_ms[0] = f->x.step_ms[1] = 0;
+}
+
+static void time_steps(struct flock *f, int n)
+{
+	struct flock__exchanging *x = &f->x;
+	x->step_ms[1] = x->step_ms[0];
+	x->step_ms[0] = most((f->now_ms - x->stepped_ms) / (uint64_t)n, 1);
+	x->stepped_ms = f->now_ms;
+}
+
+/* The shorter of the last two, since a learner may evaluate between steps, or a process stop; or
+ * what the one under way has taken so far. */
+static uint64_t step_ms(const struct flock *f)
+{
+	const uint64_t *took = f->x.step_ms;
+	uint64_t ms = took[1] == 0 ? took[0] : least(took[0], took[1]);
+	if (f->phase != FLOCK_TRAINING)
+		return 0;
+	ms = least(most(ms, f->now_ms - f->x.stepped_ms), STEP_MS_MAX);
+	return ms < STEP_MS ? 0 : ms;
+}
+
+/* ---- terms */
+
 void flock__terms(struct flock *f, struct exchange_terms *t, const struct peer_id *peer, bool final)
 {
 	*t = (struct exchange_terms){.manifest = f->c.manifest,
@@ -96,7 +142,8 @@ void flock__terms(struct flock *f, struct exchange_terms *t, const struct peer_i
 	        .clock = flock__clock(f),
 	        .mode = final ? EXCHANGE_PAIR : f->c.mode,
 	        .final = final,
-	        .beta = final ? FLOCK_FINAL_BETA : f->c.beta};
+	        .beta = final ? FLOCK_FINAL_BETA : f->c.beta,
+	        .step_ms = (uint32_t)step_ms(f)};
 	tell_scales(f, t, peer);
 	choose_format(f, t);
 	if (f->divergence.has_own) {
@@ -105,13 +152,16 @@ void flock__terms(struct flock *f, struct exchange_terms *t, const struct peer_i
 	}
 }
 
-uint64_t flock__transfer_ms(const struct flock *f, const struct peer_id *id, uint8_t format)
+uint64_t flock__transfer_ms(
+        const struct flock *f, const struct peer_id *id, uint8_t format, uint64_t told_ms)
 {
 	/* A scaled format may become the plain one yet. */
 	uint8_t known = format >= f->c.n_formats   ? 0
 	                : flock__scaled(f, format) ? f->c.plain
 	                                           : format;
-	return partners_deadline(f->partners, id, f->c.exchange_bytes[known]);
+	uint64_t own_ms = step_ms(f), step = least(told_ms, most(own_ms, STEP_TOLD_MS));
+	return partners_deadline(f->partners, id, f->c.exchange_bytes[known]) +
+	       STEPS_WAITED * most(own_ms, step);
 }
 
 static void transfer(struct flock *f, const struct exchange_actions *a)
@@ -259,10 +309,11 @@ static bool counts(struct flock *f, const struct exchange_result *r)
 	return true;
 }
 
-/* The exchange came about, or our parameters have moved, whatever the partner's did. */
-static void learn(struct flock *f, const struct exchange_result *r)
+/* The exchange came about, as far as is known, or our parameters have moved, whatever the partner's
+ * did. */
+static void learn(struct flock *f, const struct exchange_result *r, bool done)
 {
-	bool done = r->outcome == OUTCOME_EXCHANGED, moved = r->moved && f->x.has_distance2;
+	bool moved = r->moved && f->x.has_distance2;
 	/* Merge rounds shrink every distance: a radius that went along would shut out whoever comes
 	 * a little later. */
 	bool count = (done || moved) && !r->final && counts(f, r);
@@ -296,7 +347,7 @@ static void on_result(struct flock *f, const struct exchange_result *r)
 	if (r->ours && !done && !r->final)
 		gate_owed(f->gate, f->now_ms);
 	if (!r->late)
-		learn(f, r);
+		learn(f, r, done);
 	if (!done)
 		return;
 	*(r->ours ? &f->counts.begun : &f->counts.taken) += 1;
@@ -305,6 +356,16 @@ static void on_result(struct flock *f, const struct exchange_result *r)
 	if (!r->late && r->factor >= IN_TOUCH)
 		flock__clock_exchanged(f);
 	flock__merge_result(f, r);
+}
+
+/* Its result comes late, when snapshot and staging are another's: what our own move tells is taken
+ * now. A partner whose steps are longer than the hold will have moved as well. */
+static void put_aside(struct flock *f, struct exchange_result *so_far)
+{
+	so_far->outcome = OUTCOME_ONE_SIDED; /* as far as we know */
+	learn(f, so_far, so_far->moved);
+	if (so_far->moved && so_far->factor >= IN_TOUCH)
+		flock__clock_exchanged(f);
 }
 
 /* ---- the machine */
@@ -326,10 +387,8 @@ void flock__exchange(struct flock *f, struct exchange_event *e)
 	exchange_step(f->exchange, e, a);
 	for (int i = 0; i < a->n_sends; i++)
 		flock__send(f, &a->send[i].to, &a->send[i].message);
-	if (a->aside) {
-		a->so_far.outcome = OUTCOME_ONE_SIDED; /* as far as we know */
-		learn(f, &a->so_far);
-	}
+	if (a->aside)
+		put_aside(f, &a->so_far);
 	if (a->done)
 		on_result(f, &a->result);
 	if (a->cancel)
@@ -361,7 +420,7 @@ static void offer(struct flock *f, const struct peer_id *to, bool final, bool fa
 	if (!flock__scaled(f, ours.format))
 		ours.n_scales = 0;
 	e.start.ours = &ours;
-	e.start.deadline_ms = flock__transfer_ms(f, to, ours.format);
+	e.start.deadline_ms = flock__transfer_ms(f, to, ours.format, 0);
 	e.start.entry = f->x.entry;
 	e.start.far = far;
 	f->x.entry = 0;
@@ -468,6 +527,7 @@ void flock__steps(struct flock *f, const struct flock_trained *s, int n)
 	flock__adopted_steps(f, s, n);
 	if (f->phase != FLOCK_TRAINING)
 		return;
+	time_steps(f, n);
 	flock__candidates(f);
 	for (int i = 0; i < n; i++) {
 		follow_batch(f, &s[i]);

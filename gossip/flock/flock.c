@@ -23,6 +23,7 @@ void flock__phase(struct flock *f, enum flock_phase p)
 	if (f->phase == p)
 		return;
 	f->phase = p;
+	flock__steps_anew(f);
 	flock__say(f, SAY_PHASE)->a = p;
 }
 

@@ -158,6 +158,8 @@ struct flock__exchanging {
 	int8_t used[SCALES_MAX]; /* by the exchange under way */
 	bool left_out;           /* some of its blocks were */
 	bool asked;              /* for a format with scales, by a peer, ever */
+	uint64_t stepped_ms;     /* when the learner last ended a step, or the phase began */
+	uint64_t step_ms[2];     /* that its last steps in this phase took; 0: none yet */
 	struct exchange_actions actions;
 };
 
@@ -405,7 +407,10 @@ uint8_t flock__plain(const struct flock *f);
 void flock__snapshot_taken(struct flock *f, const struct flock_event *e);
 void flock__terms(
         struct flock *f, struct exchange_terms *t, const struct peer_id *peer, bool final);
-uint64_t flock__transfer_ms(const struct flock *f, const struct peer_id *id, uint8_t format);
+/* told_ms: that a step of the peer takes, by its own word. */
+uint64_t flock__transfer_ms(
+        const struct flock *f, const struct peer_id *id, uint8_t format, uint64_t told_ms);
+void flock__steps_anew(struct flock *f); /* what steps took so far says nothing any more */
 
 /* offers.c */
 void flock__exchange_message(

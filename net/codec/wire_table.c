@@ -167,6 +167,7 @@ static const struct wire__field terms[] = {
         FLOAT(exchange_message, terms.beta, "beta", FLT_TRUE_MIN, 1),
         BLOB(exchange_message, terms.sketch, terms.sketch_length, "sketch"),
         BLOB(exchange_message, terms.scales, terms.n_scales, "scales"),
+        UINT(exchange_message, terms.step_ms, "step_ms", 0, UINT32_MAX),
 };
 static const struct wire__field busy[] = {
         NUMBER,

@@ -98,7 +98,9 @@ static inline void hear(struct fixture *f, struct exchange_message m)
 		m.exchange = f->number;
 	step(f, (struct exchange_event){.kind = EXCHANGE_EVENT_RECEIVED,
 	                .peer = f->peer,
-	                .received = {.message = &m, .ours = &ours, .deadline_ms = 9000}});
+	                .received = {.message = &m,
+	                        .ours = &ours,
+	                        .deadline_ms = m.kind == EXCHANGE_OFFER ? 9000 : 7000}});
 }
 
 static inline struct exchange_message word(enum exchange_message_kind k)

@@ -14,6 +14,7 @@ UNIT_TESTS += \
 	tests/gossip/test_flock_finish \
 	tests/gossip/test_flock_labels \
 	tests/gossip/test_flock_lattice \
+	tests/gossip/test_flock_pace \
 	tests/gossip/test_flock_pairs \
 	tests/gossip/test_flock_pull \
 	tests/gossip/test_flock_rules \
@@ -55,6 +56,7 @@ tests_gossip_test_flock_claims_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_clock_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_fetch_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_finish_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
+tests_gossip_test_flock_pace_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_pairs_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_unlike_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_sim_LDADD = $(FLOCK_SIM_LIBS) $(CMOCKA_LIBS)

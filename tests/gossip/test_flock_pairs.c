@@ -84,8 +84,8 @@ static void measured(double distance)
 	bed_step(&b, e);
 }
 
-/* From the snapshots on, to the end. */
-static void whole(int with, uint64_t number, double distance)
+/* From the snapshots on, until we have moved. */
+static void applied(int with, uint64_t number, double distance)
 {
 	transferred(number, 0, 1000);
 	assert_int_equal(did(FLOCK_DO_MEASURE), 1);
@@ -99,6 +99,12 @@ static void whole(int with, uint64_t number, double distance)
 	say(with, EXCHANGE_COMMIT, number);
 	assert_int_equal(did(FLOCK_DO_APPLY), 1);
 	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_APPLIED});
+}
+
+/* To the end. */
+static void whole(int with, uint64_t number, double distance)
+{
+	applied(with, number, distance);
 	say(with, EXCHANGE_ACK, number);
 	assert_int_equal(bed_view(&b).exchange_state, EXCHANGE_IDLE);
 }
@@ -736,6 +742,7 @@ static void in_touch_with(int peers)
 	struct flock_config c = bed_config();
 	c.rate_cap = 1e12;
 	c.stale = (double)MISSED / BED_TOTAL;
+	c.guard = true;
 	n_peers = peers;
 	peers_samples = 320;
 	bed_open(&b, &c);
@@ -835,6 +842,37 @@ static void test_stale_agent_stays_stale(void **state)
 	whole(1, number, 0.2);
 	news(0);
 	assert_true(bed_view(&b).joining);
+}
+
+/* A partner in the middle of a long step: the exchange is put aside, and later whole. What our own
+ * move says counts at once, and once. */
+static void test_own_move_counts_when_put_aside(void **state)
+{
+	struct flock_view v;
+	(void)state;
+	in_touch_with(1);
+	for (int i = 0; i < CLIP_WARM; i++)
+		meet(0.2);
+	double before = bed_view(&b).guard.consensus;
+	peers_samples = 1000;
+	sleeps();
+	news(MISSED / 2);
+	uint64_t number = theirs(1);
+	applied(1, number, 0.4);
+	for (int i = 0; i < 5; i++) {
+		bed_record(&b, 1, peers_samples, 1);
+		bed_pass(&b, 1000);
+	}
+	v = bed_view(&b);
+	assert_int_equal(v.exchange_state, EXCHANGE_IDLE);
+	double after = v.guard.consensus;
+	assert_true(after > 1.01 * before);
+	say(1, EXCHANGE_ACK, number);
+	v = bed_view(&b);
+	assert_int_equal(v.counts.by_outcome[OUTCOME_EXCHANGED], CLIP_WARM + 1);
+	assert_true(fabs(v.guard.consensus - after) < 1e-9);
+	news(MISSED + 1000);
+	assert_false(bed_view(&b).joining);
 }
 
 /* Stale when its run is over, in the middle of an exchange that brings it in touch: it merges. */
@@ -959,6 +997,7 @@ int main(void)
 	        cmocka_unit_test(test_exchange_puts_in_touch),
 	        TEST(test_after_an_exchange_all_begins_anew),
 	        TEST(test_stale_agent_stays_stale),
+	        TEST(test_own_move_counts_when_put_aside),
 	        TEST(test_in_touch_when_the_run_is_over),
 	        TEST(test_failures_are_no_doubts),
 	        TEST(test_partners_rates_are_usual),

@@ -10,8 +10,11 @@ static struct fsim_result run(struct fsim_setup s)
 {
 	struct fsim_result r = fsim_seed(&s);
 	if (r.failed)
-		print_message("# %s\n#     tests/sim/sim_flock --seed %llu%s\n", r.failure,
-		        (unsigned long long)s.seed, s.still ? " --still" : "");
+		print_message("# %s\n#     tests/sim/sim_flock --seed %llu%s%s\n", r.failure,
+		        (unsigned long long)s.seed, s.still ? " --still" : "",
+		        s.pace == PACE_SLOW    ? " --pace slow"
+		        : s.pace == PACE_MIXED ? " --pace mixed"
+		                               : "");
 	return r;
 }
 
@@ -74,6 +77,24 @@ static void test_liars(void **state)
 		assert_true(sum.lied[k] > 0 || k == BYZ_SAMPLES);
 }
 
+/* Steps that take longer than a transfer may: nothing times out, and agents exchange all the same.
+ */
+static void test_slow_steps(void **state)
+{
+	(void)state;
+	struct fsim_result sum = {0};
+	uint64_t failed = 0;
+	for (uint64_t seed = 1; seed <= 10; seed++) {
+		struct fsim_setup s = {.seed = seed, .only = -1, .pace = PACE_SLOW};
+		struct fsim_result r = run(s);
+		failed += r.failed;
+		fsim_result_add(&sum, &r);
+	}
+	assert_int_equal(failed, 0);
+	assert_true(sum.trained_together > 10 * 10);
+	assert_int_equal(sum.one_sided, 0);
+}
+
 static void test_seeds(void **state)
 {
 	(void)state;
@@ -114,6 +135,7 @@ int main(void)
 	        cmocka_unit_test(test_sum_stays),
 	        cmocka_unit_test(test_kept),
 	        cmocka_unit_test(test_liars),
+	        cmocka_unit_test(test_slow_steps),
 	        cmocka_unit_test(test_seeds),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

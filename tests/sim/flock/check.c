@@ -80,6 +80,7 @@ void check_result(struct fsim *w, int i, const struct exchange_result *r)
 	int s;
 	if (r->outcome == OUTCOME_EXCHANGED)
 		w->exchanges++;
+	w->trained_together += r->outcome == OUTCOME_EXCHANGED && !r->final;
 	w->one_sided += r->outcome == OUTCOME_ONE_SIDED;
 	if (r->outcome != OUTCOME_EXCHANGED && r->outcome != OUTCOME_ONE_SIDED) {
 		if (r->moved)

@@ -101,6 +101,7 @@ struct fsim_rules {
 	uint64_t at_ms;       /* of its last event */
 	uint64_t apart_ms; /* when it last woke up, or was cut off; 0: not since it is in touch */
 	uint64_t exchange; /* the last that it offered or accepted */
+	uint64_t applied;  /* the last that has moved it */
 	uint64_t woke_ms, lonely_ms, stale_ms, looks_ms, join_ms, offer_ms, settle_ms;
 	uint64_t snapshot_ms, snapshot_others, snapshot_own;
 	uint64_t failed_ms[FSIM_AGENTS]; /* the last exchange with that one */
@@ -249,8 +250,17 @@ struct fsim_fault {
 /* Where agents begin that do not train. */
 enum fsim_still { STILL_NONE, STILL_RANDOM, STILL_LINE, STILL_ROUNDED, STILL_TWO };
 
+/* How long steps take. */
+enum fsim_pace {
+	PACE_DRAWN,
+	PACE_SLOW,  /* 4 to 6.2 s, of all */
+	PACE_MIXED, /* of the last agent 30 to 100 times as long as the others'; a user's defaults */
+	PACES
+};
+
 struct fsim_setup {
 	uint64_t seed;
+	uint8_t pace;   /* enum fsim_pace */
 	int n;          /* 0: drawn */
 	int only;       /* of all faults this one; −1: as drawn */
 	bool still;     /* agents begin apart and do not move by training; nobody dies */
@@ -300,7 +310,8 @@ struct fsim {
 	double full_chance, bulk_break_chance, crash_action_chance;
 	int crash_action_agent;
 	uint32_t active; /* faults under way, a bit each */
-	uint64_t steps, exchanges, adoptions, one_sided, crashes, crashes_between, met, no_results;
+	uint64_t trained_together, steps, exchanges, adoptions, one_sided, crashes, crashes_between,
+	        met, no_results;
 	uint32_t occurred;       /* faults, a bit each */
 	uint64_t trained;        /* samples, by all agents, in truth */
 	uint64_t states;         /* donated, by all */
@@ -334,6 +345,7 @@ struct fsim_result {
 	bool failed;
 	char failure[400];
 	int n;
+	uint64_t trained_together; /* exchanges that were no merge rounds, of each side */
 	uint32_t faults; /* that occurred, a bit each */
 	uint64_t hash, steps, virtual_ms, exchanges, one_sided;
 	uint64_t adoptions, met;           /* met: of these, by flocks that were apart */

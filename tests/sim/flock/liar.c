@@ -11,7 +11,7 @@
 void liar_draw(struct fsim *w)
 {
 	w->liar = w->stranger = -1;
-	if (w->setup.still || w->setup.only >= 0 || w->setup.byzantine)
+	if (w->setup.still || w->setup.only >= 0 || w->setup.byzantine || w->setup.pace)
 		return;
 	int who = (int)world_between(w, 1, (uint64_t)w->n - 1);
 	if (w->n >= 4 && world_chance(w, 0.2))

@@ -3,7 +3,7 @@
  * its trace. --processes shares the seeds out, --stop ends at the first failure, --reach prints
  * what the seeds reached (phase × event × fault), --still runs them without training: the sum over
  * all agents must stay, --kept runs only those that were kept for a fault that they found,
- * --byzantine lets some lie. */
+ * --byzantine lets some lie, --pace slow or mixed sets how long steps take. */
 #include "tests/sim/flock/byzantine.h"
 
 #include <getopt.h>
@@ -31,11 +31,13 @@ struct options {
 	bool stop, reach, kept;
 };
 
+static const char *const paces[PACES] = {"drawn", "slow", "mixed"};
+
 static int usage(void)
 {
 	fprintf(stderr, "usage: sim_flock [--seeds N] [--first S] [--seed S] [--only FAULT]\n"
 	                "    [--agents N] [--still] [--byzantine] [--lie LIE] [--stop] [--reach]\n"
-	                "    [--kept] [--processes N]\n");
+	                "    [--kept] [--pace drawn|slow|mixed] [--processes N]\n");
 	return 2;
 }
 
@@ -49,6 +51,8 @@ static void print_failure(const struct options *o, const struct fsim_result *r)
 	printf("%s", o->setup.byzantine ? " --byzantine" : "");
 	if (o->setup.lie >= 0)
 		printf(" --lie %s", byz_lie_name(o->setup.lie));
+	if (o->setup.pace)
+		printf(" --pace %s", paces[o->setup.pace]);
 	printf("%s\n", o->setup.still ? " --still" : "");
 	fflush(stdout);
 }
@@ -159,6 +163,14 @@ static int find_lie(const char *name)
 	return -1;
 }
 
+static uint8_t find_pace(const char *name)
+{
+	uint8_t k = 0;
+	while (k < PACES && strcmp(paces[k], name) != 0)
+		k++;
+	return k;
+}
+
 static int find_fault(const char *name)
 {
 	for (int k = 0; k < FSIM_FAULT_KINDS; k++)
@@ -175,7 +187,7 @@ static bool parse(int argc, char **argv, struct options *o)
 	        {"processes", required_argument, NULL, 'p'}, {"still", no_argument, NULL, 'l'},
 	        {"stop", no_argument, NULL, 'x'}, {"reach", no_argument, NULL, 'r'},
 	        {"kept", no_argument, NULL, 'k'}, {"byzantine", no_argument, NULL, 'b'},
-	        {"lie", required_argument, NULL, 'i'}, {0}};
+	        {"lie", required_argument, NULL, 'i'}, {"pace", required_argument, NULL, 'P'}, {0}};
 	for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;)
 		switch (c) {
 		case 'n':
@@ -213,6 +225,11 @@ static bool parse(int argc, char **argv, struct options *o)
 			o->setup.byzantine = true;
 			o->setup.lie = find_lie(optarg);
 			if (o->setup.lie < 0)
+				return false;
+			break;
+		case 'P':
+			o->setup.pace = find_pace(optarg);
+			if (o->setup.pace == PACES)
 				return false;
 			break;
 		case 'x':

@@ -47,6 +47,12 @@ static struct flock_config config_of(struct fsim *w, int i)
 	        .cap_bytes_per_s = w->cap,
 	        .step_samples = FSIM_BATCH,
 	        .seed = rng_u64(&w->rng)};
+	if (w->setup.pace == PACE_MIXED) {
+		f.guard = true;
+		f.gate.mode = GATE_SIGNIFICANCE;
+		f.gate.silence_ms = 30000;
+		f.gate.silence_samples = 2000 * FSIM_BATCH;
+	}
 	f.membership = (struct gossip_config){.profile = gossip_lan,
 	        .self = a->id,
 	        .generation = a->disk.generation,

@@ -48,6 +48,22 @@ static bool stale(const struct fsim *w, const struct fsim_rules *r, uint64_t oth
 	       (double)missed > LENIENT * (double)trained;
 }
 
+/* Our parameters have moved towards a partner's. */
+static void exchanged(struct fsim_rules *r)
+{
+	if (r->snapshot_others <= r->then)
+		return;
+	r->then = r->snapshot_others;
+	if (r->snapshot_others > r->others) {
+		r->others = r->snapshot_others;
+		r->own = r->snapshot_own;
+	}
+	if (r->snapshot_ms >= r->woke_ms) {
+		r->apart_ms = 0;
+		r->others = r->known; /* the core's next look takes this for news */
+	}
+}
+
 /* ---- what was said */
 
 static void said_exchange(struct fsim *w, int i, const struct exchange_result *x)
@@ -57,17 +73,8 @@ static void said_exchange(struct fsim *w, int i, const struct exchange_result *x
 	bool failed = x->outcome == OUTCOME_TIMEOUT || x->outcome == OUTCOME_BROKEN ||
 	              x->outcome == OUTCOME_BAD || x->outcome == OUTCOME_ONE_SIDED;
 	bool done = x->outcome == OUTCOME_EXCHANGED;
-	if (done && !x->late && r->snapshot_others > r->then) {
-		r->then = r->snapshot_others;
-		if (r->snapshot_others > r->others) {
-			r->others = r->snapshot_others;
-			r->own = r->snapshot_own;
-		}
-		if (r->snapshot_ms >= r->woke_ms) {
-			r->apart_ms = 0;
-			r->others = r->known; /* the core's next look takes this for news */
-		}
-	}
+	if (done && !x->late)
+		exchanged(r);
 	if (failed || done)
 		r->failed_ms[with] = failed ? w->now_ms : 0;
 	r->offer_ms = w->now_ms;
@@ -81,7 +88,9 @@ static void said_exchange(struct fsim *w, int i, const struct exchange_result *x
 	}
 	if (x->outcome == OUTCOME_UNLIKE && i != w->stranger && with != w->stranger)
 		fsim_fail(w, "agent %d believes that %d differs", i, with);
-	if (w->n_faults == 0 && i != w->liar && with != w->liar &&
+	/* What no step has taken yet nobody can tell. */
+	bool first = w->setup.pace && (w->agent[i].toy.step < 2 || w->agent[with].toy.step < 2);
+	if (w->n_faults == 0 && i != w->liar && with != w->liar && !first &&
 	        (x->outcome == OUTCOME_TIMEOUT || x->outcome == OUTCOME_ONE_SIDED))
 		fsim_fail(w, "agent %d: an exchange with %d is %s, and nothing was wrong", i, with,
 		        exchange_outcome_text(x->outcome));
@@ -260,6 +269,8 @@ static void check_aside(struct fsim *w, int i, const struct flock_view *v)
 	bool slept = w->now_ms - r->at_ms > SLEPT_MS;
 	bool put = r->state == EXCHANGE_UNSETTLED && v->exchange_state < EXCHANGE_COMMITTED &&
 	           !told(w, r->exchange, false);
+	if (put && r->applied == r->exchange)
+		exchanged(r);
 	for (int k = 0; k < EXCHANGE_ASIDE_MAX; k++) {
 		if (put && r->aside[k].exchange == 0) {
 			r->aside[k].exchange = r->exchange;
@@ -286,6 +297,8 @@ void rules_step(struct fsim *w, int i, const struct flock_event *e, const struct
 		fsim_fail(w, "agent %d has trained %llu samples, and says %llu", i,
 		        (unsigned long long)r->samples, (unsigned long long)own);
 	r->samples = own;
+	if (e->kind == FLOCK_EVENT_APPLIED)
+		r->applied = r->exchange;
 	check_waits(w, i, v);
 	check_follows(w, i, e, v);
 	check_aside(w, i, v);

@@ -9,6 +9,7 @@
 
 #define QUIET_MS 120000 /* after the last fault; and what the run would take the slowest alone */
 #define SLOWEST_MS 600  /* a step */
+#define SLOWEST_PACE_MS 6250
 
 static void fails(struct fsim *w, const char *fmt, va_list ap)
 {
@@ -70,6 +71,22 @@ static void open_agents(struct fsim *w)
 	}
 }
 
+/* Nothing else goes wrong there. Each of the slow makes some dozens of steps. */
+static void set_pace(struct fsim *w)
+{
+	bool all = w->setup.pace == PACE_SLOW;
+	uint64_t steps = world_between(w, 30, 60), fast = world_between(w, 20, 40);
+	uint64_t times = world_between(w, 30, 100);
+	for (int i = 0; i < w->n; i++) {
+		uint64_t ms = i == w->n - 1 ? times * fast : fast;
+		w->agent[i].toy.step_ms = (uint32_t)(all ? world_between(w, 4000, 5000) : ms);
+	}
+	steps *= all ? (uint64_t)w->n : (uint64_t)(w->n - 1) * times + 1;
+	w->total = w->manifest.total = FSIM_BATCH * steps;
+	w->peer_rate = 50;
+	w->cap = 0;
+}
+
 static void open_world(struct fsim *w, const struct fsim_setup *s)
 {
 	memset(w, 0, sizeof *w);
@@ -88,6 +105,8 @@ static void open_world(struct fsim *w, const struct fsim_setup *s)
 		w->n = (int)world_between(w, 12, FSIM_AGENTS);
 	if (s->byzantine)
 		w->n = (int)world_between(w, 4, world_chance(w, 0.1) ? FSIM_AGENTS : 10);
+	if (s->pace)
+		w->n = (int)world_between(w, 2, 4);
 	if (s->n > 0)
 		w->n = s->n;
 	w->params = (int)world_between(w, 8, FSIM_PARAMS);
@@ -119,7 +138,9 @@ static void open_world(struct fsim *w, const struct fsim_setup *s)
 	open_agents(w);
 	for (int i = 0; i < w->n && slow; i++)
 		w->agent[i].toy.step_ms *= 3;
-	if (s->byzantine)
+	if (s->pace)
+		set_pace(w);
+	else if (s->byzantine)
 		byz_draw(w);
 	else
 		script_draw(w);
@@ -211,7 +232,8 @@ struct fsim_result fsim_seed(const struct fsim_setup *s)
 	struct sim_entry e;
 	struct fsim_result r = {0};
 	open_world(w, s);
-	uint64_t until = w->faults_end_ms + QUIET_MS + w->total / FSIM_BATCH * SLOWEST_MS;
+	uint64_t slowest_ms = s->pace ? SLOWEST_PACE_MS : SLOWEST_MS;
+	uint64_t until = w->faults_end_ms + QUIET_MS + w->total / FSIM_BATCH * slowest_ms;
 	while (!w->failure[0] && !w->spoiled && simnet_next(&w->net, until, &e)) {
 		if (!frozen(w, &e))
 			handle(w, &e);
@@ -232,6 +254,7 @@ struct fsim_result fsim_seed(const struct fsim_setup *s)
 	r.steps = w->steps;
 	r.virtual_ms = w->now_ms;
 	r.exchanges = w->exchanges;
+	r.trained_together = w->trained_together;
 	r.adoptions = w->adoptions;
 	r.one_sided = w->one_sided;
 	r.met = w->met;
@@ -279,6 +302,7 @@ void fsim_result_add(struct fsim_result *sum, const struct fsim_result *r)
 	sum->steps += r->steps;
 	sum->virtual_ms += r->virtual_ms;
 	sum->exchanges += r->exchanges;
+	sum->trained_together += r->trained_together;
 	sum->one_sided += r->one_sided;
 	sum->adoptions += r->adoptions;
 	sum->met += r->met;

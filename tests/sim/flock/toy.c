@@ -306,7 +306,7 @@ static void train(struct fsim *w, int i)
 	        .moved = t->moved};
 	x->e.steps.list = &x->step;
 	x->e.steps.n = 1;
-	answer(w, item, world_between(w, 0, 2));
+	answer(w, item, w->setup.pace ? t->step_ms : world_between(w, 0, 2));
 }
 
 static void finish(struct fsim *w, int i)
