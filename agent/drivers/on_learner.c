@@ -421,7 +421,8 @@ void driver__learner_action(struct driver *d, const struct flock_action *a)
 		measure(d, (enum flock_slot)a->slot);
 		break;
 	case FLOCK_DO_APPLY:
-		/* Cannot be taken back; the learner's queue has room for one of each kind. */
+		/* Cannot be taken back; the learner's queue has a place for it that no other
+		 * request takes. */
 		if (!apply(d, a))
 			abort();
 		break;

@@ -239,11 +239,20 @@ static void agents(struct learner *base, uint64_t n)
 
 /* ---- requests */
 
+/* How many may be outstanding for one more of a kind. A user can ask for any number of checkpoints
+ * while a step takes its time; and what two agents have agreed to add cannot be refused. */
+static int room(enum learner_what what)
+{
+	return what == LEARNER_SAVE    ? LEARNER_REQUESTS / 2
+	       : what == LEARNER_APPLY ? LEARNER_REQUESTS
+	                               : LEARNER_REQUESTS - 1;
+}
+
 static bool ask(struct learner *base, struct learner_job *j)
 {
 	struct learner_thread *l = of(base);
 
-	if (l->stopping || l->outstanding == LEARNER_REQUESTS)
+	if (l->stopping || l->outstanding >= room(j->what))
 		return false;
 	j->asked = true;
 	l->outstanding++;
