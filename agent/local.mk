@@ -172,6 +172,7 @@ libagent_a_SOURCES = \
 	agent/train/learner_thread.h \
 	agent/train/metrics.c \
 	agent/train/metrics.h \
+	agent/train/recalibrate.c \
 	agent/train/resume.c \
 	agent/train/resume.h \
 	agent/train/run_dir.c \

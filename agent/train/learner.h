@@ -285,6 +285,8 @@ static inline bool learner_save(struct learner *l) /* a checkpoint, and rotation
 	return l->ops->save(l);
 }
 
+/* Before this (with whole) and before an export the running statistics are measured anew, if there
+ * are some and others have changed them since the last step: see trainer_recalibrate. */
 static inline bool learner_evaluate(struct learner *l, bool whole)
 {
 	return l->ops->evaluate(l, whole);

@@ -107,8 +107,24 @@ static void forgive_unwritten(struct err *e)
 	e->code = 0;
 }
 
+/* What exchanges made of the statistics no step will put right: before the model is the result,
+ * they are measured anew. Without that it is one all the same. */
+static void recalibrate(struct learner_thread *l)
+{
+	struct err e;
+
+	if (!l->mixed)
+		return;
+	l->mixed = false;
+	l->run.unsaved = true;
+	if (trainer_recalibrate(l->trainer, &e) != 0)
+		log_warn("running statistics of batch_norm: %s: they stay as they are", e.msg);
+}
+
 static void evaluate(struct learner_thread *l, struct learner_job *j)
 {
+	if (j->whole)
+		recalibrate(l);
 	j->err.code = train_run_evaluate(&l->run, j->whole, &j->eval, &j->err);
 	j->eval.asked = j->whole;
 	forgive_unwritten(&j->err);
@@ -194,6 +210,7 @@ static void adopt(struct learner_thread *l, struct learner_job *j)
 		return;
 	j->err.code = 0;
 	l->run.unsaved = true;
+	l->mixed = true;
 }
 
 static void merge_failed(struct learner_thread *l, struct err *e)
@@ -237,6 +254,7 @@ static void apply(struct learner_thread *l, const struct learner_job *j)
 	int rc;
 
 	l->run.unsaved = true;
+	l->mixed = l->mixed || l->done;
 	l->merge = *j; /* the trainer borrows k */
 	l->merging = true;
 	if (j->packed != NULL)
@@ -290,6 +308,7 @@ static void do_job(struct learner_thread *l, struct learner_job *j)
 		evaluate(l, j);
 		break;
 	case LEARNER_EXPORT:
+		recalibrate(l);
 		if (trainer_export(t, run_dir_file(l->c.dir, j->name, path), &j->err) == 0)
 			j->err.code = 0;
 		break;
@@ -386,6 +405,7 @@ static void step(struct learner_thread *l)
 		learner__fail(l, &e);
 		return;
 	}
+	l->mixed = false;
 	learner__keep(l, train_run_now_s());
 	forget_before(l);
 }

@@ -155,7 +155,7 @@ static int open_device(struct trainer *t, struct err *e)
 	return rc;
 }
 
-static int open_loader(struct trainer *t, struct loader **out, struct loader_config lc,
+int trainer__open_loader(struct trainer *t, struct loader **out, struct loader_config lc,
         struct loader_position at, struct err *e)
 {
 	const struct config *c = t->config;
@@ -179,7 +179,7 @@ int trainer__loader(
 	        .shuffle = true,
 	};
 
-	return open_loader(t, out, lc, at, e);
+	return trainer__open_loader(t, out, lc, at, e);
 }
 
 static int open_loaders(struct trainer *t, struct err *e)
@@ -192,9 +192,9 @@ static int open_loaders(struct trainer *t, struct err *e)
 	int rc = trainer__loader(t, &t->loader, start, e);
 
 	if (rc == 0 && t->n_val > 0)
-		rc = open_loader(t, &t->val_loader, val, start, e);
+		rc = trainer__open_loader(t, &t->val_loader, val, start, e);
 	if (rc == 0 && t->has_test)
-		rc = open_loader(t, &t->test_loader, test, start, e);
+		rc = trainer__open_loader(t, &t->test_loader, test, start, e);
 	return rc;
 }
 
@@ -358,7 +358,7 @@ static int bound_validation(struct trainer *t, uint64_t part, struct err *e)
 	t->val_loader = NULL;
 	for (uint64_t i = 0; i < part; i++)
 		t->val_index[i] = t->val_index[i * t->n_val / part];
-	return open_loader(t, &t->val_loader, lc, start, e);
+	return trainer__open_loader(t, &t->val_loader, lc, start, e);
 }
 
 /* The rules of outer optimizers are computed on the host. NoLoCo's own vectors are there, and it
@@ -398,7 +398,7 @@ int trainer_flock(struct trainer *t, uint64_t identity, bool layer_norms, struct
 		for (uint64_t i = 0; i < part; i++)
 			t->part_index[i] = (uint32_t)(i * n / part);
 		lc.index = t->part_index;
-		rc = open_loader(t, &t->part_loader, lc, start, e);
+		rc = trainer__open_loader(t, &t->part_loader, lc, start, e);
 	}
 	if (rc == 0)
 		rc = open_outer(t, e);
@@ -408,7 +408,7 @@ int trainer_flock(struct trainer *t, uint64_t identity, bool layer_norms, struct
 		lc = (struct loader_config){.data = &t->train_data,
 		        .index = t->train_index,
 		        .n_index = t->n_train < part ? t->n_train : part};
-		rc = open_loader(t, &t->try_loader, lc, start, e);
+		rc = trainer__open_loader(t, &t->try_loader, lc, start, e);
 	}
 	if (rc != 0)
 		return rc;

@@ -142,6 +142,11 @@ bool trainer_evaluates(const struct trainer *t); /* it has one of them at all */
 int trainer_evaluate(
         struct trainer *t, enum eval_set set, struct eval_result *r, struct err *e) MUST_CHECK;
 
+/* Measures the running statistics of batch_norm anew, for the parameters as they are: a function of
+ * those and of the training set, whoever's. Nothing else changes; without batch_norm nothing does.
+ * For a model that no steps follow, whose statistics averaging has mixed. */
+int trainer_recalibrate(struct trainer *t, struct err *e) MUST_CHECK;
+
 /* Mean losses of those parameters (arch.n_total floats), of our own and of the initial weights, on
  * the same samples: a part of the test set, or of what is held out, or else of the training part
  * without augmentation. All stays as it was. What is not finite is a loss that is none. */
@@ -246,6 +251,10 @@ int trainer_init_from(struct trainer *t, const char *path, struct err *e) MUST_C
 
 /* Internal: the parameters are others than those that the steps so far made. */
 void trainer__params_set(struct trainer *t);
+
+/* Internal: a loader of our batch size, normalisation and device. */
+int trainer__open_loader(struct trainer *t, struct loader **out, struct loader_config lc,
+        struct loader_position at, struct err *e) MUST_CHECK;
 
 /* Internal: a loader of the training part that begins at a place. */
 int trainer__loader(struct trainer *t, struct loader **out, struct loader_position at,

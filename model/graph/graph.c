@@ -444,19 +444,24 @@ int graph_wait(struct graph *n, struct err *e)
 	return k->loss_wait ? k->loss_wait(n->dev, e) : 0;
 }
 
+int graph_forward(struct graph *n, const struct batch *b, uint64_t dropout_seed, struct err *e)
+{
+	assert(b->count == n->program.batch);
+	n->program.train = true;
+	n->program.dropout_seed = dropout_seed;
+	int rc = load_batch(n, b, e);
+	return rc ? rc : n->dev->backend->forward(n->dev, &n->program, e);
+}
+
 static int train_begin(struct graph *n, const struct batch *b, int64_t count, bool accumulate,
         float scale, uint64_t dropout_seed, struct loss_result *r, struct err *e)
 {
 	const struct backend *k = n->dev->backend;
 	struct program *p = &n->program;
-	assert(b->count == p->batch && count <= p->batch);
-	p->train = true;
+	assert(count <= p->batch);
 	for (int i = 0; i < p->n_ops; i++)
 		p->ops[i].accumulate = accumulate;
-	p->dropout_seed = dropout_seed;
-	int rc = load_batch(n, b, e);
-	if (rc == 0)
-		rc = k->forward(n->dev, p, e);
+	int rc = graph_forward(n, b, dropout_seed, e);
 	if (rc == 0)
 		rc = k->loss(n->dev, p, count, scale, r, e);
 	return rc ? rc : k->backward(n->dev, p, e);

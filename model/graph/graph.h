@@ -46,6 +46,9 @@ int graph_train_begin(struct graph *n, const struct batch *b, bool accumulate, f
  * look at a gradient: running statistics stay as they are. */
 int graph_train_part(struct graph *n, const struct batch *b, int64_t count, float scale,
         uint64_t dropout_seed, struct loss_result *r, struct err *e) MUST_CHECK;
+/* Forward alone, as in training: running statistics move. */
+int graph_forward(
+        struct graph *n, const struct batch *b, uint64_t dropout_seed, struct err *e) MUST_CHECK;
 /* Forward only, dropout off; the batch may be a shorter one. */
 int graph_eval_begin(
         struct graph *n, const struct batch *b, struct loss_result *r, struct err *e) MUST_CHECK;

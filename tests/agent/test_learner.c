@@ -458,6 +458,73 @@ static void stops_under_anything(void **state)
 	}
 }
 
+static void merge_statistics(struct bed *b, float by)
+{
+	const float k[EXCHANGE_GROUPS_MAX] = {1, 1, 1, 1};
+	float *d = vector(b, 1);
+	const int before = b->applied;
+
+	assert_int_equal(b->groups, 3);
+	for (size_t i = b->l->info.n_train; i < b->n; i++)
+		d[i] = by;
+	assert_true(learner_apply(b->l, d, k, b->groups));
+	await(b, &b->applied, before + 1);
+	free(d);
+}
+
+static void get(struct bed *b, float *to)
+{
+	const int before = b->snapshots;
+
+	assert_true(learner_snapshot(b->l, to, CONVERT_FP32, NULL));
+	await(b, &b->snapshots, before + 1);
+}
+
+/* Whatever peers have made of the statistics after the last step, they are measured anew before the
+ * merged model is evaluated and exported; before that they are the learner's own. */
+static void merged_statistics_are_measured_anew(void **state)
+{
+	struct bed b;
+	double loss;
+
+	bed_config(&b, *state);
+	b.config.n_layers = 0;
+	add_layer(&b.config, "flatten", 0);
+	add_layer(&b.config, "dense", 5);
+	add_layer(&b.config, "batch_norm", 0);
+	add_layer(&b.config, "dense", CLASSES);
+	b.config.train.epochs = 2;
+	bed_open(&b);
+	learner_begin(b.l);
+	float *own = vector(&b, 1), *first = vector(&b, 1), *again = vector(&b, 1);
+	const size_t bytes = b.n * sizeof *own;
+
+	learner_train(b.l);
+	await(&b, &b.done, 1);
+	b.evals = 0;
+	assert_true(learner_evaluate(b.l, true));
+	await(&b, &b.evals, 1);
+	loss = b.eval.r.loss;
+	get(&b, own);
+	merge_statistics(&b, 0.5f);
+	assert_true(learner_evaluate(b.l, true));
+	await(&b, &b.evals, 2);
+	get(&b, first);
+	assert_memory_equal(own, first, b.l->info.n_train * sizeof *own);
+	assert_memory_not_equal(own, first, bytes);
+	assert_true(fabs(b.eval.r.loss - loss) < 0.1);
+	merge_statistics(&b, -9);
+	get(&b, again);
+	assert_memory_not_equal(first, again, bytes);
+	assert_true(learner_export(b.l, "merged.safetensors"));
+	get(&b, again);
+	assert_memory_equal(first, again, bytes);
+	bed_close(&b);
+	free(own);
+	free(first);
+	free(again);
+}
+
 /* Many tensors: neighbours share a group, and none is much larger than another. */
 static void groups_are_bounded(void **state)
 {
@@ -505,6 +572,7 @@ int main(void)
 	        cmocka_unit_test(applies_exactly),
 	        cmocka_unit_test(answers_in_order),
 	        cmocka_unit_test(checkpoints_leave_room),
+	        cmocka_unit_test(merged_statistics_are_measured_anew),
 	        cmocka_unit_test(late_loop_misses_the_oldest),
 	        cmocka_unit_test(pauses_and_goes_on),
 	        cmocka_unit_test(a_pause_is_kept),

@@ -151,6 +151,91 @@ static void test_batch_of_one_image(void **state)
 	config_close(&c);
 }
 
+/* Statistics that differ wildly, of agents with different parts and orders: the same bits come, and
+ * all else stays as it was. */
+static void test_recalibration_knows_parameters_alone(void **state)
+{
+	struct config c, d;
+	struct err e;
+
+	with_norm(&c, *state);
+	with_norm(&d, *state);
+	c.data.validation = d.data.validation = 0.1;
+	d.data.partition.kind = PARTITION_SHARD;
+	d.data.partition.parts = 3;
+	d.data.partition.part = 1;
+	struct trainer *a = new_trainer(&c), *b = new_trainer(&d), *twin = new_trainer(&c);
+
+	assert_int_equal(trainer_flock(a, 7, false, &e), 0);
+	assert_int_equal(trainer_flock(twin, 7, false, &e), 0);
+	assert_int_equal(trainer_flock(b, 8, false, &e), 0);
+	run_steps(a, 20);
+	run_steps(twin, 20);
+	run_steps(b, 3);
+	float *p = params_of(a);
+	const size_t n = a->arch.n_train;
+
+	graph_set_params(b->net, p);
+	for (size_t i = n; i < a->arch.n_total; i++)
+		p[i] = 1e6f;
+	graph_set_params(a->net, p);
+	assert_int_equal(trainer_recalibrate(a, &e), 0);
+	assert_false(same_stats(a, p));
+	assert_int_equal(trainer_recalibrate(b, &e), 0);
+	assert_alike(a, b, true);
+	/* Training never reads them. */
+	run_steps(a, 5);
+	run_steps(twin, 5);
+	float *x = params_of(a), *y = params_of(twin);
+
+	assert_memory_equal(x, y, n * sizeof *x);
+	free(x);
+	free(y);
+	free(p);
+	trainer_free(a);
+	trainer_free(b);
+	trainer_free(twin);
+	config_close(&c);
+	config_close(&d);
+}
+
+/* Of the input itself, in one batch. */
+static void test_recalibration_is_exact(void **state)
+{
+	static const char model[] = "{\"model\": {\"layers\": [{\"type\": \"flatten\"}, "
+	                            "{\"type\": \"batch_norm\"}, "
+	                            "{\"type\": \"dense\", \"units\": 3}]}}";
+	struct config_problems p;
+	struct config c;
+	struct err e;
+
+	small_net(&c, *state, "");
+	config_problems_init(&p, NULL);
+	assert_int_equal(config_read(&c, model, strlen(model), &p), 0);
+	c.train.batch = SAMPLES;
+	struct trainer *t = new_trainer(&c);
+
+	assert_int_equal(trainer_recalibrate(t, &e), 0);
+	float *x = params_of(t), *stats = x + t->arch.n_train;
+
+	for (int k = 0; k < SIDE * SIDE; k++) {
+		const uint8_t *pixel = t->train_data.pixels + k;
+		double mean = 0, var = 0;
+
+		for (int i = 0; i < SAMPLES; i++)
+			mean += pixel[i * SIDE * SIDE] / 255.0 / SAMPLES;
+		for (int i = 0; i < SAMPLES; i++)
+			var += pow(pixel[i * SIDE * SIDE] / 255.0 - mean, 2) / (SAMPLES - 1);
+		mean = (mean - t->norm.mean[0]) / t->norm.std[0];
+		var /= t->norm.std[0] * t->norm.std[0];
+		assert_true(fabs((double)stats[k] - mean) < 1e-5);
+		assert_true(fabs((double)stats[SIDE * SIDE + k] - var) < 1e-5);
+	}
+	free(x);
+	trainer_free(t);
+	config_close(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -159,6 +244,8 @@ int main(void)
 	        cmocka_unit_test(test_qgm_collects_no_statistics),
 	        cmocka_unit_test(test_batch_of_one_is_refused),
 	        cmocka_unit_test(test_batch_of_one_image),
+	        cmocka_unit_test(test_recalibration_knows_parameters_alone),
+	        cmocka_unit_test(test_recalibration_is_exact),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
