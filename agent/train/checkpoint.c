@@ -225,7 +225,9 @@ int checkpoint_write(const char *path, const struct checkpoint_source *s, struct
 			goto out;
 		}
 	}
-	snprintf(version, sizeof version, "%d", CHECKPOINT_VERSION);
+	snprintf(version, sizeof version, "%d",
+	        s->phi != NULL || s->state.norm.n > 1 ? CHECKPOINT_VERSION
+	                                              : CHECKPOINT_VERSION_RUN);
 	meta[n++] = (struct st_meta){"format", CHECKPOINT_FORMAT};
 	meta[n++] = (struct st_meta){"version", version};
 	meta[n++] = (struct st_meta){"model", model.data};
@@ -253,7 +255,7 @@ out:
 	return rc;
 }
 
-/* old: it is of an earlier version. */
+/* old: it does not say of which run it is. */
 static int check_kind(const struct st_file *f, bool *old, struct err *e)
 {
 	const char *format = st_meta(f, "format"), *version = st_meta(f, "version");
@@ -270,7 +272,7 @@ static int check_kind(const struct st_file *f, bool *old, struct err *e)
 		return err_set(e, ERR_UNSUPPORTED,
 		        "version %" PRIu64 " is newer than this program's %d: update dunlin", v,
 		        CHECKPOINT_VERSION);
-	*old = v < CHECKPOINT_VERSION;
+	*old = v < CHECKPOINT_VERSION_RUN;
 	return 0;
 }
 

@@ -25,7 +25,10 @@
 #include <stdint.h>
 
 #define CHECKPOINT_FORMAT "dunlin-checkpoint"
-#define CHECKPOINT_VERSION 2 /* 1 did not say of which run it is */
+/* The newest. 1 did not say of which run it is. A file is of version 3 if it has what earlier
+ * programs take for damage: optim.phi, or a normalisation of several channels; else of 2. */
+#define CHECKPOINT_VERSION 3
+#define CHECKPOINT_VERSION_RUN 2
 
 #define CHECKPOINT_ID 65 /* an agent's id in hex, NUL included */
 

@@ -560,9 +560,42 @@ static void test_earlier_version(void **state)
 	sample_init(&s);
 	snprintf(path, sizeof path, "%s/v1.safetensors", (char *)*state);
 	assert_int_equal(checkpoint_write(path, &s.source, &e), 0);
-	rewrite(path, "\"version\":\"2\"", "\"version\":\"1\"");
+	rewrite(path, "\"version\":\"3\"", "\"version\":\"1\"");
 	assert_int_equal(checkpoint_open(&c, path, &e), ERR_UNSUPPORTED);
 	assert_non_null(strstr(e.msg, "--out"));
+	arch_close(&s.arch);
+}
+
+/* What earlier programs can read they are given; the rest they shall call newer, not damaged. */
+static void test_versions(void **state)
+{
+	float *phi;
+	char path[300];
+	struct sample s;
+	struct checkpoint c;
+	struct err e;
+
+	sample_init(&s);
+	snprintf(path, sizeof path, "%s/versions.safetensors", (char *)*state);
+	phi = calloc(s.arch.n_train, sizeof *phi);
+	assert_non_null(phi);
+	for (int kind = 0; kind < 3; kind++) {
+		struct checkpoint_source source = s.source;
+
+		source.state.norm = (struct normalisation){1, {0.5}, {1}};
+		if (kind == 1)
+			source.phi = source.outer = phi;
+		if (kind == 2)
+			source.state.norm = (struct normalisation){2, {0.5, 0.25}, {1, 2}};
+		assert_int_equal(checkpoint_write(path, &source, &e), 0);
+		assert_int_equal(checkpoint_open(&c, path, &e), 0);
+		assert_string_equal(st_meta(&c.file, "version"), kind == 0 ? "2" : "3");
+		checkpoint_close(&c);
+	}
+	rewrite(path, "\"version\":\"3\"", "\"version\":\"4\"");
+	assert_int_equal(checkpoint_open(&c, path, &e), ERR_UNSUPPORTED);
+	assert_non_null(strstr(e.msg, "update dunlin"));
+	free(phi);
 	arch_close(&s.arch);
 }
 
@@ -577,6 +610,7 @@ int main(void)
 	        cmocka_unit_test(test_long_names_in_errors),
 	        cmocka_unit_test(test_every_damage_is_found),
 	        cmocka_unit_test(test_nonfinite_is_not_written),
+	        cmocka_unit_test(test_versions),
 	        cmocka_unit_test(test_wrong_tensors_are_named),
 	        cmocka_unit_test(test_numbers_are_strict),
 	        cmocka_unit_test(test_folder),
