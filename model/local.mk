@@ -9,12 +9,15 @@ libmodel_a_SOURCES = \
 	model/arch/layer_dense.c \
 	model/arch/layer_norm.c \
 	model/arch/layer_simple.c \
+	model/arch/layer_tokens.c \
 	model/arch/layer_window.c \
+	model/cpu/attention.c \
 	model/cpu/conv.c \
 	model/cpu/cpu.c \
 	model/cpu/cpu.h \
 	model/cpu/dense.c \
 	model/cpu/elementwise.c \
+	model/cpu/embedding.c \
 	model/cpu/gemm.c \
 	model/cpu/gemm.h \
 	model/cpu/layer_norm.c \
@@ -62,4 +65,5 @@ libmodel_a_SOURCES = \
 	model/plain/plain.c \
 	model/plain/plain.h \
 	model/plain/simple.c \
+	model/plain/tokens.c \
 	model/plain/window.c

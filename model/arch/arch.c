@@ -191,11 +191,24 @@ void arch__weights(struct arch *a, int i, struct shape w, int64_t fan_in)
 		        fan_in);
 }
 
+bool arch__tied(const struct arch *a, int i, int view)
+{
+	for (int j = 0; j < i; j++)
+		for (int k = 0; k < a->nodes[j].n_param; k++)
+			if (a->nodes[j].param[k] == view)
+				return true;
+	return false;
+}
+
 static int resolve_node(struct arch *a, int i, struct err *e)
 {
 	struct arch_node *n = &a->nodes[i];
 	const struct layer_type *type = layer_types[n->layer.kind];
 	n->shape = *arch__input(a, n, 0);
+	for (int k = 0; k < n->n_in && a->tokens; k++)
+		if (n->in[k] < 0 && !type->reads_tokens)
+			return arch__complain(a, i, e, ERR_INVALID,
+			        "reads the data, which are tokens: only an embedding does that");
 	int rc = type->resolve ? type->resolve(a, i, e) : 0;
 	if (rc == 0 && !arch__shape_sane(&n->shape))
 		return arch__complain(a, i, e, ERR_LIMIT, "its output is too large");
@@ -265,18 +278,22 @@ int arch_resolve(struct arch *a, const struct layer *layers, int n, const struct
 		goto out;
 	}
 	a->n_nodes = n;
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
 		a->nodes[i].layer = layers[i];
+		a->tokens = a->tokens || layer_types[layers[i].kind]->reads_tokens;
+	}
 	if ((rc = name_layers(a, e)) != 0)
 		goto out;
 	for (int i = 0; i < n; i++)
 		if ((rc = find_inputs(a, i, e)) != 0 || (rc = resolve_node(a, i, e)) != 0)
 			goto out;
 	const struct shape *last = &a->nodes[n - 1].shape;
-	if (last->dim[last->rank - 1] != classes || last->rank != 1) {
+	a->positions = a->tokens ? input->dim[0] : 1;
+	if (last->dim[last->rank - 1] != classes || last->rank != (a->tokens ? 2 : 1)) {
 		char what[96], text[64];
-		snprintf(what, sizeof what, "the last layer gives %s, the data has %lld classes",
-		        shape_text(last, text), (long long)classes);
+		snprintf(what, sizeof what, "the last layer gives %s, the data has %lld %s",
+		        shape_text(last, text), (long long)classes,
+		        a->tokens ? "tokens for each position" : "classes");
 		rc = arch__complain(a, n - 1, e, ERR_INVALID, what);
 		goto out;
 	}

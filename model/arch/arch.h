@@ -10,6 +10,8 @@
  *   activations are channels last: an image is (H, W, C), a sequence (T, C), a vector (C);
  *   parameters have PyTorch's shapes and order: conv (O, I, kh, kw), dense (out, in);
  *   flatten reads an image in PyTorch's order, (C, H, W), so that weights mean the same there.
+ * Data are numbers, with a label for each sample, or tokens (T), which an embedding reads, with a
+ * label for each position: the token that comes next.
  *
  * The flat vector, one fp32 array for parameters, and one alike for gradients and for each
  * optimizer state:
@@ -17,6 +19,8 @@
  *     0            n_decay              n_train             n_total
  *     ├─ weights ──┼─ biases, norms ────┼─ running statistics ┤
  *       weight decay  no weight decay      not trained
+ *
+ * Two nodes may read one parameter (embedding and head): it is one view of the vector.
  */
 #ifndef DUNLIN_MODEL_ARCH_ARCH_H
 #define DUNLIN_MODEL_ARCH_ARCH_H
@@ -48,7 +52,10 @@
 	X(ADD, add)                 \
 	X(BATCH_NORM, batch_norm)   \
 	X(LAYER_NORM, layer_norm)   \
-	X(SHORTCUT, shortcut)
+	X(SHORTCUT, shortcut)       \
+	X(EMBEDDING, embedding)     \
+	X(ATTENTION, attention)     \
+	X(HEAD, head)
 
 #define X(KIND, name) LAYER_##KIND,
 enum layer_kind { LAYER_LIST(X) LAYER_KINDS };
@@ -66,14 +73,15 @@ struct layer {
 	/* name: empty is conv1, conv2, … by kind and place. from: empty is the layer before,
 	 * "input" the data. */
 	char name[LIMIT_LAYER_NAME], from[LAYER_INPUTS_MAX][LIMIT_LAYER_NAME];
-	int64_t units;               /* dense: outputs; conv2d and shortcut: output channels */
+	int64_t units; /* dense, embedding: outputs; conv2d and shortcut: output channels */
 	int64_t kernel, stride, pad; /* conv2d and pools, square; shortcut: stride */
 	bool bias;
 	double p;             /* dropout: the share that is dropped */
 	double eps;           /* batch_norm, layer_norm */
 	double momentum;      /* batch_norm */
 	bool tanh;            /* gelu: the approximation by tanh, GPT-2's */
-	double std;           /* dense and conv2d: of the initial weights; 0: as INIT_UNIFORM */
+	double std;           /* of the initial weights; dense, conv2d: 0 is as INIT_UNIFORM */
+	int64_t heads;        /* attention */
 };
 
 /* The fields of a kind, for code that parses, prints or documents a model. */
@@ -93,6 +101,7 @@ struct layer_type {
 	const char *name;       /* as in the JSON "type" */
 	const char *short_name; /* an unnamed layer is called this and a number */
 	int inputs;             /* 1, or 2 for add */
+	bool reads_tokens;      /* its input must be the data, and those are tokens */
 	const struct layer_field *fields;
 	int n_fields;
 
@@ -138,7 +147,9 @@ struct arch_node {
 struct arch {
 	char preset[LIMIT_NAME]; /* "cnn", or empty for a list of the user's own */
 	struct shape input;
-	int64_t classes;
+	int64_t classes;   /* of tokens: the vocabulary */
+	bool tokens;       /* the data are tokens, (T) */
+	int64_t positions; /* labels of a sample: T for tokens, else 1 */
 	struct arch_node *nodes;
 	int n_nodes;
 	struct param_view *views;
@@ -146,8 +157,8 @@ struct arch {
 	size_t n_decay, n_train, n_total;
 };
 
-/* Checks the list and works out the shapes. The last layer must give one number per class; its
- * output goes into softmax cross-entropy. layers is copied. */
+/* Checks the list and works out the shapes. The last layer must give one number per class, for
+ * tokens at every position; its output goes into softmax cross-entropy. layers is copied. */
 int arch_resolve(struct arch *a, const struct layer *layers, int n, const struct shape *input,
         int64_t classes, struct err *e) MUST_CHECK;
 

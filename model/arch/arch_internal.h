@@ -42,6 +42,9 @@ void arch__param(struct arch *a, int i, const char *suffix, struct shape s, enum
  * layer has a std, else uniform. */
 void arch__weights(struct arch *a, int i, struct shape w, int64_t fan_in);
 
+/* Whether a node before i has that view too. */
+bool arch__tied(const struct arch *a, int i, int view);
+
 /* Names the layer and the shapes that led to it; returns code. */
 int arch__complain(const struct arch *a, int i, struct err *e, int code, const char *what);
 

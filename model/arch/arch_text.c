@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Presets, and a model as text: canonical JSON for files, a table for people. */
-#include "model/arch/arch.h"
+#include "model/arch/arch_internal.h"
 
 #include <assert.h>
 #include <math.h>
@@ -178,7 +178,8 @@ int arch_describe(const struct arch *a, struct buf *out)
 		const struct arch_node *n = &a->nodes[i];
 		size_t count = 0;
 		for (int k = 0; k < n->n_param; k++)
-			count += a->views[n->param[k]].count;
+			if (!arch__tied(a, i, n->param[k]))
+				count += a->views[n->param[k]].count;
 		rc = buf_printf(out, "%-14s %-12s %-14s %12zu\n", n->layer.name,
 		        layer_types[n->layer.kind]->name, shape_text(&n->shape, text), count);
 	}

@@ -96,6 +96,7 @@ static void cpu_close(struct device *dev)
 		dnnl_engine_destroy(d->engine);
 	free(d->stream);
 	free(d->partial);
+	free(d->scratch);
 	gemm_close(&d->gemm);
 	pool_free(d->pool);
 	free(d);
@@ -195,6 +196,20 @@ static int cpu_prepare(struct device *dev, struct program *p, struct err *e)
 	return 0;
 }
 
+int cpu_scratch(struct cpu_device *d, size_t floats)
+{
+	floats = (floats + 15) / 16 * 16; /* whole cache lines for each worker */
+	if (floats <= d->scratch_floats)
+		return 0;
+	float *p = aligned_alloc(64, (size_t)d->threads * floats * sizeof *p);
+	if (!p)
+		return ERR_NOMEM;
+	free(d->scratch);
+	d->scratch = p;
+	d->scratch_floats = floats;
+	return 0;
+}
+
 void cpu_reduce(struct cpu_device *d, struct op *op, const float *const *part, int w)
 {
 	size_t first = 0;
@@ -216,7 +231,7 @@ struct job {
 	struct cpu_device *d;
 	pool_fn fn;
 	struct program *p;
-	int64_t count; /* loss: rows that are counted */
+	int64_t count; /* loss: labels that are counted */
 	float scale;   /* loss, add */
 	/* flat vectors */
 	float *w, *m, *v;
@@ -282,6 +297,8 @@ static void loss_part(void *arg, int w)
 	size_t c = (size_t)p->classes, from, to;
 	double loss = 0, correct = 0;
 	cpu_samples(j->d, p->batch, w, &from, &to);
+	from *= (size_t)p->positions;
+	to *= (size_t)p->positions;
 	for (size_t i = from; i < to; i++) {
 		float *dz = p->train ? p->dlogits + i * c : NULL;
 		bool right = false;
@@ -357,6 +374,8 @@ static int cpu_loss(struct device *dev, struct program *p, int64_t count, float 
         struct loss_result *r, struct err *e)
 {
 	struct cpu_device *d = cpu(dev);
+	count *= p->positions;
+	scale /= (float)p->positions;
 	int rc = run(d, loss_part, &(struct job){.p = p, .count = count, .scale = scale}, e);
 	*r = (struct loss_result){.count = count};
 	for (int w = 0; w < d->threads; w++) {

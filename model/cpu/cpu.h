@@ -21,6 +21,8 @@ struct cpu_device {
 	dnnl_stream_t *stream; /* owned; one per worker */
 	struct cpu_gemm gemm;
 	double *partial;   /* owned; one cache line per worker, for sums */
+	float *scratch;    /* owned, or NULL; see cpu_scratch */
+	size_t scratch_floats;
 	atomic_int failed; /* a library call failed inside a step */
 };
 
@@ -31,6 +33,15 @@ static inline void cpu_samples(
         const struct cpu_device *d, int64_t batch, int w, size_t *from, size_t *to)
 {
 	pool_part((size_t)batch, 1, w, d->threads, from, to);
+}
+
+/* Room for that many floats for each worker, which all ops share: what is in it is gone after the
+ * op. Called by prepare; may move the room. */
+int cpu_scratch(struct cpu_device *d, size_t floats) MUST_CHECK;
+
+static inline float *cpu_scratch_of(const struct cpu_device *d, int w)
+{
+	return d->scratch + (size_t)w * d->scratch_floats;
 }
 
 /* For messages: what is refused, and what to do. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Dense layers: y = x Wᵀ + b, W (out, in). The workers split features, not samples: each computes
- * its columns of y, its rows of dW and its columns of dx, so that no gradient has to be summed
- * over workers and a weight is read by one of them only.
+/* Dense layers: y = x Wᵀ + b, W (out, in); the head, with the weight of the embedding. The workers
+ * split features, not samples: each computes its columns of y, its rows of dW and its columns of
+ * dx, so that no gradient has to be summed over workers and a weight is read by one of them only.
  *
  *     forward   y[:, o]  = x W[o, :]ᵀ + b[o]          o: this worker's outputs
  *     backward  dW[o, :] = dy[:, o]ᵀ x,  db[o] = Σ dy[:, o]
@@ -41,7 +41,7 @@ static int prepare(struct cpu_device *d, struct op *op, struct err *e)
 	if (!s)
 		return err_set(e, ERR_NOMEM, "%.80s: no memory", op->layer->name);
 	s->in = (size_t)op->in_shape.dim[op->in_shape.rank - 1];
-	s->out = (size_t)op->layer->units;
+	s->out = (size_t)op->out_shape.dim[op->out_shape.rank - 1];
 	s->rows = (size_t)op->batch * (shape_count(&op->in_shape) / s->in);
 	op->state = s;
 	if (s->rows > INT32_MAX)
@@ -96,7 +96,8 @@ static void backward(struct cpu_device *d, const struct program *prog, struct op
 		pool_barrier(d->pool);
 	}
 	if (mine > 0) {
-		multiply(d, p, op->dy + p->from, op->x[0], op->accumulate, dw + p->from * s->in);
+		multiply(d, p, op->dy + p->from, op->x[0], op->accumulate || op->param[0].shared,
+		        dw + p->from * s->in);
 		if (db)
 			d->k->column_sum(db + p->from, op->dy + p->from, s->rows, mine, s->out,
 			        op->accumulate);
@@ -111,3 +112,4 @@ static void backward(struct cpu_device *d, const struct program *prog, struct op
 }
 
 const struct cpu_op cpu_op_dense = {.prepare = prepare, .forward = forward, .backward = backward};
+const struct cpu_op cpu_op_head = {.prepare = prepare, .forward = forward, .backward = backward};

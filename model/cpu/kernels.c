@@ -504,6 +504,41 @@ static void transpose(float *restrict out, const float *restrict in, size_t rows
 			out[c * rows + r] = in[r * cols + c];
 }
 
+static void causal_softmax(float *restrict s, size_t t, float scale)
+{
+	for (size_t i = 0; i < t; i++, s += t) {
+		float top = s[0], sum = 0;
+		for (size_t j = 1; j <= i; j++)
+			top = s[j] > top ? s[j] : top;
+		for (size_t j = 0; j <= i; j++)
+			s[j] = exp_negative((s[j] - top) * scale);
+		for (size_t j = 0; j <= i; j++)
+			sum += s[j];
+		for (size_t j = 0; j <= i; j++)
+			s[j] *= 1 / sum;
+		memset(s + i + 1, 0, (t - i - 1) * sizeof *s);
+	}
+}
+
+static void causal_softmax_backward(
+        float *restrict d, const float *restrict p, size_t t, float scale)
+{
+	for (size_t i = 0; i < t; i++, d += t, p += t) {
+		float lane[LANES] = {0}, mean = 0;
+		size_t j = 0;
+		for (; j + LANES <= i + 1; j += LANES)
+			for (size_t k = 0; k < LANES; k++)
+				lane[k] += p[j + k] * d[j + k];
+		for (; j <= i; j++)
+			mean += p[j] * d[j];
+		for (size_t k = 0; k < LANES; k++)
+			mean += lane[k];
+		for (j = 0; j <= i; j++)
+			d[j] = p[j] * (d[j] - mean) * scale;
+		memset(d + i + 1, 0, (t - i - 1) * sizeof *d);
+	}
+}
+
 static double softmax_loss(const float *restrict z, size_t classes, int32_t label,
         float *restrict d, float scale, bool *correct)
 {
@@ -621,6 +656,8 @@ const struct cpu_kernels NAME(KERNELS_SUFFIX) = {
         .shortcut = shortcut,
         .shortcut_backward = shortcut_backward,
         .transpose = transpose,
+        .causal_softmax = causal_softmax,
+        .causal_softmax_backward = causal_softmax_backward,
         .softmax_loss = softmax_loss,
         .sum_squares = sum_squares,
         .sum_into = sum_into,

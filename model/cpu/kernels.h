@@ -73,6 +73,10 @@ struct cpu_kernels {
 	        size_t rows, size_t cols, double eps, float *stat);
 	void (*layer_norm_backward)(float *dx, const float *dy, const float *x, const float *gamma,
 	        const float *stat, size_t rows, size_t cols, float *dgamma, float *dbeta);
+	/* (t, t) scores: row i's first i + 1 become the softmax of their products with scale, the
+	 * others 0. Backward: d is dP before and dS after. */
+	void (*causal_softmax)(float *s, size_t t, float scale);
+	void (*causal_softmax_backward)(float *d, const float *p, size_t t, float scale);
 	/* One image: every stride-th pixel, its c channels followed by zeros up to oc; and back. */
 	void (*shortcut)(float *y, const float *x, const struct window *s, size_t oc);
 	void (*shortcut_backward)(float *dx, const float *dy, const struct window *s, size_t oc);

@@ -95,14 +95,16 @@ struct loader_config {
 	struct device *dev;
 };
 
-/* Either floats, or bytes with what is needed to convert them to floats. */
+/* Floats, bytes with what is needed to convert them to floats, or tokens: one of x, pixels and
+ * tokens, the others are NULL. */
 struct batch {
-	float *x;                   /* (count, H, W, C), room for the full batch; NULL: bytes */
-	uint8_t *pixels;            /* (count, H, W, C); NULL: floats */
+	float *x;                   /* (count, H, W, C), room for the full batch */
+	uint8_t *pixels;            /* (count, H, W, C) */
+	int32_t *tokens;            /* (count, T), each in [0, classes) */
 	struct augment_move *moves; /* (count), of the pixels; NULL: as they are */
 	const float *table;         /* 256: the value of each byte */
-	int32_t *labels;            /* (count) */
-	struct shape shape;         /* (H, W, C) */
+	int32_t *labels;            /* (count); of tokens (count, T) */
+	struct shape shape;         /* (H, W, C); of tokens (T) */
 	int64_t count;
 	uint64_t epoch; /* of its first sample */
 };

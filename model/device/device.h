@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BACKEND_ABI 8
+#define BACKEND_ABI 9
 #define DEVICE_GROUPS_MAX 33 /* of one stage */
 
 struct device_config {
@@ -38,6 +38,7 @@ struct device {
 struct op_param {
 	float *value, *grad;
 	size_t count;
+	bool shared; /* an op whose backward comes before ours has it too: add to its gradient */
 };
 
 /* A node made ready to run on a batch. Pointers are device memory, planned by graph.c. */
@@ -51,7 +52,7 @@ struct op {
 	bool mask_dx;   /* dx[0] must be masked by x[0] > 0: the backward of the relu that is fused
 	                   behind the op whose output we alone read */
 	uint32_t index; /* of the node, a part of dropout's seed */
-	const float *x[LAYER_INPUTS_MAX];
+	const float *x[LAYER_INPUTS_MAX]; /* an embedding's: int32_t (B, T) */
 	float *y;
 	float *dy;                   /* overwritten if mask_dy is set */
 	float *dx[LAYER_INPUTS_MAX]; /* NULL where nobody wants it */
@@ -70,11 +71,11 @@ struct backward_step {
 	size_t count;
 };
 
-/* Softmax cross-entropy over the last op's output, logits (B, classes). */
+/* Softmax cross-entropy over the last op's output, logits (B, positions, classes). */
 struct loss_result {
-	double loss_sum; /* over the samples counted */
+	double loss_sum; /* over the labels counted */
 	int64_t correct;
-	int64_t count;
+	int64_t count; /* labels: the samples times their positions */
 };
 
 struct program {
@@ -83,10 +84,11 @@ struct program {
 	struct backward_step *backward;
 	int n_backward;
 	int64_t batch, classes;
+	int64_t positions;  /* labels of a sample */
 	size_t n_params;    /* floats of the flat vector */
 	struct shape shape; /* of one sample */
-	float *input;       /* (B, shape) */
-	int32_t *labels;    /* (B), device memory */
+	float *input;       /* (B, shape); tokens: int32_t */
+	int32_t *labels;    /* (B, positions), device memory */
 	const float *logits;
 	float *dlogits;
 	bool train;            /* dropout on */
@@ -178,8 +180,8 @@ struct backend {
 	void (*unprepare)(struct device *d, struct program *p);
 
 	int (*forward)(struct device *d, struct program *p, struct err *e);
-	/* Loss over the first count rows. scale multiplies dlogits, which are written when train is
-	 * set: (softmax − onehot)·scale for those rows, 0 for the others. */
+	/* Loss over the first count samples. scale multiplies dlogits, which are written when train
+	 * is set: (softmax − onehot)·scale/positions for those samples, 0 for the others. */
 	int (*loss)(struct device *d, struct program *p, int64_t count, float scale,
 	        struct loss_result *r, struct err *e);
 	int (*backward)(struct device *d, struct program *p, struct err *e);

@@ -189,6 +189,18 @@ static float *at(const struct builder *b, int extent_index)
 	return (float *)(void *)((char *)b->net->arena + b->extents[extent_index].offset);
 }
 
+/* Whether a later op, whose backward comes first, has that view too. */
+static bool shared(const struct builder *b, int op, int view)
+{
+	for (int i = op + 1; i < b->net->program.n_ops; i++) {
+		const struct arch_node *n = &b->a->nodes[b->op_node[i]];
+		for (int k = 0; k < n->n_param; k++)
+			if (n->param[k] == view)
+				return true;
+	}
+	return false;
+}
+
 static void wire_op(struct builder *b, int i)
 {
 	struct graph *n = b->net;
@@ -200,8 +212,8 @@ static void wire_op(struct builder *b, int i)
 	const struct arch_node *node = &b->a->nodes[b->op_node[i]];
 	for (op->n_param = 0; op->n_param < node->n_param; op->n_param++) {
 		const struct param_view *v = &b->a->views[node->param[op->n_param]];
-		op->param[op->n_param] =
-		        (struct op_param){n->params + v->offset, n->grads + v->offset, v->count};
+		op->param[op->n_param] = (struct op_param){n->params + v->offset,
+		        n->grads + v->offset, v->count, shared(b, i, node->param[op->n_param])};
 	}
 	for (int k = 0; k < LAYER_INPUTS_MAX; k++) {
 		int v = b->op_in[i][k], part = b->part[i * LAYER_INPUTS_MAX + k];
@@ -302,7 +314,7 @@ static int take_memory(struct graph *n, size_t arena_bytes, struct err *e)
 {
 	size_t batch = (size_t)n->program.batch, flat = n->arch->n_total * sizeof(float);
 	const size_t bytes[] = {flat, flat, shape_count(&n->arch->input) * batch * sizeof(float),
-	        batch * sizeof(int32_t), arena_bytes};
+	        batch * (size_t)n->arch->positions * sizeof(int32_t), arena_bytes};
 	int failed = reserve(n, bytes, 5, e);
 	if (failed)
 		return failed;
@@ -342,6 +354,7 @@ int graph_new(
 	n->dev = d;
 	n->program.batch = batch;
 	n->program.classes = a->classes;
+	n->program.positions = a->positions;
 	n->program.n_params = a->n_total;
 	n->program.shape = a->input;
 	if (builder_init(&b, a, n) != 0) {
@@ -427,11 +440,13 @@ static struct device_images images_of(const struct batch *b)
 static int load_batch(struct graph *n, const struct batch *b, struct err *e)
 {
 	assert(b->count <= n->program.batch && shape_equal(&b->shape, &n->arch->input));
-	if (b->x) {
-		const size_t c = (size_t)b->count;
+	assert(!b->tokens == !n->arch->tokens);
+	if (!b->pixels) {
+		const size_t c = (size_t)b->count, of = (size_t)n->arch->positions;
 		const struct backend *k = n->dev->backend;
-		k->upload(n->dev, n->input, b->x, shape_count(&b->shape) * c * sizeof *b->x);
-		k->upload(n->dev, n->labels, b->labels, c * sizeof *b->labels);
+		const void *x = b->tokens ? (const void *)b->tokens : b->x;
+		k->upload(n->dev, n->input, x, shape_count(&b->shape) * c * sizeof *b->x);
+		k->upload(n->dev, n->labels, b->labels, c * of * sizeof *b->labels);
 		return 0;
 	}
 	const struct device_images images = images_of(b);
@@ -494,7 +509,7 @@ int graph_eval_begin(struct graph *n, const struct batch *b, struct loss_result 
 
 int graph_ahead(struct graph *n, const struct batch *next, struct err *e)
 {
-	if (!next || next->x)
+	if (!next || !next->pixels)
 		return 0;
 	const struct device_images images = images_of(next);
 	return n->dev->backend->images_ahead(n->dev, &images, e);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Dense layers: y[o] = b[o] + Σ_i x[i] W[o, i] for every row of the batch. */
+/* Dense layers: y[o] = b[o] + Σ_i x[i] W[o, i] for every row of the batch. The head is one, with
+ * the weight of the embedding. */
 #include "model/plain/plain.h"
 
 static void forward(const struct program *p, struct op *op)
 {
-	int64_t in = op->in_shape.dim[op->in_shape.rank - 1], out = op->layer->units;
+	int64_t in = op->in_shape.dim[op->in_shape.rank - 1];
+	int64_t out = op->out_shape.dim[op->out_shape.rank - 1];
 	int64_t rows = op->batch * (int64_t)shape_count(&op->in_shape) / in;
 	const float *w = op->param[0].value, *b = op->param[1].value;
 	(void)p;
@@ -19,7 +21,8 @@ static void forward(const struct program *p, struct op *op)
 
 static void backward(const struct program *p, struct op *op)
 {
-	int64_t in = op->in_shape.dim[op->in_shape.rank - 1], out = op->layer->units;
+	int64_t in = op->in_shape.dim[op->in_shape.rank - 1];
+	int64_t out = op->out_shape.dim[op->out_shape.rank - 1];
 	int64_t rows = op->batch * (int64_t)shape_count(&op->in_shape) / in;
 	const float *w = op->param[0].value;
 	float *dw = op->param[0].grad, *db = op->param[1].grad;
@@ -38,3 +41,4 @@ static void backward(const struct program *p, struct op *op)
 }
 
 const struct plain_op plain_op_dense = {forward, backward};
+const struct plain_op plain_op_head = {forward, backward};

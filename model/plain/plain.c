@@ -121,8 +121,10 @@ static int plain_loss(struct device *dev, struct program *p, int64_t count, floa
         struct loss_result *r, struct err *e)
 {
 	(void)dev, (void)e;
+	count *= p->positions;
+	scale /= (float)p->positions;
 	*r = (struct loss_result){.count = count};
-	for (int64_t i = 0; i < p->batch; i++) {
+	for (int64_t i = 0; i < p->batch * p->positions; i++) {
 		const float *z = p->logits + i * p->classes;
 		double top = z[0], sum = 0;
 		int64_t best = 0;

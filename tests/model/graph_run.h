@@ -5,11 +5,13 @@
 
 #include "model/graph/graph.h"
 
-/* x: (B, input shape) */
-static inline int graph_train(struct graph *n, const float *x, const int32_t *labels,
+/* x: (B, input shape), floats or tokens */
+static inline int graph_train(struct graph *n, const void *x, const int32_t *labels,
         bool accumulate, float scale, uint64_t dropout_seed, struct loss_result *r, struct err *e)
 {
-	const struct batch b = {.x = (float *)x,
+	const bool tokens = n->arch->tokens;
+	const struct batch b = {.x = tokens ? NULL : (float *)x,
+	        .tokens = tokens ? (int32_t *)x : NULL,
 	        .labels = (int32_t *)labels,
 	        .shape = n->arch->input,
 	        .count = n->program.batch};
@@ -18,10 +20,12 @@ static inline int graph_train(struct graph *n, const float *x, const int32_t *la
 }
 
 /* Over the first count <= B samples. */
-static inline int graph_eval(struct graph *n, const float *x, const int32_t *labels, int64_t count,
+static inline int graph_eval(struct graph *n, const void *x, const int32_t *labels, int64_t count,
         struct loss_result *r, struct err *e)
 {
-	const struct batch b = {.x = (float *)x,
+	const bool tokens = n->arch->tokens;
+	const struct batch b = {.x = tokens ? NULL : (float *)x,
+	        .tokens = tokens ? (int32_t *)x : NULL,
 	        .labels = (int32_t *)labels,
 	        .shape = n->arch->input,
 	        .count = count};
@@ -29,10 +33,11 @@ static inline int graph_eval(struct graph *n, const float *x, const int32_t *lab
 	return rc ? rc : graph_wait(n, e);
 }
 
-/* The logits of the last evaluation, (B, classes): training overwrites its own on its way back. */
+/* The logits of the last evaluation, (B, positions, classes): training overwrites its own on its
+ * way back. */
 static inline void graph_logits(struct graph *n, float *out)
 {
-	size_t count = (size_t)(n->program.batch * n->program.classes);
+	size_t count = (size_t)(n->program.batch * n->program.positions * n->program.classes);
 	n->dev->backend->download(n->dev, out, n->program.logits, count * sizeof(float));
 }
 

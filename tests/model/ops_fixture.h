@@ -69,6 +69,14 @@ static const struct model_case cases[] = {
                 "layer_norm; conv2d units=6 kernel=3 pad=1; relu; layer_norm eps=0.01; gelu "
                 "tanh=1; "
                 "flatten; dense units=37; gelu tanh=1; layer_norm; dense units=4"},
+        {"tokens", {1, {6}}, "embedding units=5 std=0.5; dense units=4"},
+        {"gpt", {1, {9}},
+                "embedding units=12 std=0.7 name=e; layer_norm; dense units=36 std=0.4; attention "
+                "heads=3; dense units=12 name=p; add from=e,p name=r; layer_norm; dense units=20; "
+                "gelu tanh=1; dense units=12 name=m; add from=r,m; layer_norm; head"},
+        {"attention twice, 2 heads", {1, {21}},
+                "embedding units=34 std=0.5 name=e; dense units=102; attention heads=2; relu; "
+                "dense units=102; attention heads=17; head name=h; dense units=4 from=h"},
         {"flatten behind relu", {3, {4, 4, 2}},
                 "conv2d units=3 kernel=3; relu; flatten; dropout p=0.5; dense units=4"},
 };
@@ -77,7 +85,7 @@ static const struct model_case cases[] = {
 /* The kind in it that a GPU does not have; NULL: it has all. */
 static inline const char *cpu_only(const struct model_case *c)
 {
-	static const char *const kinds[] = {"batch_norm", "layer_norm", "shortcut"};
+	static const char *const kinds[] = {"embedding", "batch_norm", "layer_norm", "shortcut"};
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
 		if (strstr(c->layers, kinds[i]))
 			return kinds[i];
@@ -149,11 +157,14 @@ static inline struct device *open_device(const char *spec, int threads)
 	return d;
 }
 
+#define LABELS_MAX (BATCH * 21)
+
 /* Inputs, labels and parameters of a case, the same every time. */
 struct fixture {
 	struct arch arch;
-	float *x, *params, *grads, *more;
-	int32_t labels[BATCH];
+	float *x; /* or tokens */
+	float *params, *grads, *more;
+	int32_t labels[LABELS_MAX];
 };
 
 static inline void fixture_init(struct fixture *f, const struct model_case *c)
@@ -167,8 +178,12 @@ static inline void fixture_init(struct fixture *f, const struct model_case *c)
 	f->more = calloc(f->arch.n_total, sizeof *f->more);
 	rng_seed(&r, 7, 1);
 	for (size_t i = 0; i < n; i++)
-		f->x[i] = (float)rng_normal(&r);
-	for (int i = 0; i < BATCH; i++)
+		if (f->arch.tokens)
+			((int32_t *)(void *)f->x)[i] = (int32_t)rng_below(&r, CLASSES);
+		else
+			f->x[i] = (float)rng_normal(&r);
+	assert_true(f->arch.positions * BATCH <= LABELS_MAX);
+	for (int i = 0; i < BATCH * f->arch.positions; i++)
 		f->labels[i] = (int32_t)rng_below(&r, CLASSES);
 	arch_init_params(&f->arch, 3, f->params);
 }
@@ -188,7 +203,7 @@ static inline double train_once(
 	struct err e = {0};
 	if (graph_train(n, f->x, f->labels, accumulate, 1.0f / BATCH, 99, r, &e) != 0)
 		fail_msg("%s", e.msg);
-	return r->loss_sum / BATCH;
+	return r->loss_sum / (double)r->count;
 }
 
 static inline struct graph *make_net(const struct fixture *f, struct device *d)
@@ -236,7 +251,7 @@ static inline void check_backend(const struct model_case *c, const char *spec, i
 {
 	struct fixture f;
 	struct loss_result want, got;
-	float want_z[BATCH * CLASSES], got_z[BATCH * CLASSES];
+	float want_z[LABELS_MAX * CLASSES], got_z[LABELS_MAX * CLASSES];
 	fixture_init(&f, c);
 	struct device *dp = open_device("plain", 1), *dt = open_device(spec, threads);
 	struct graph *np = make_net(&f, dp), *nt = make_net(&f, dt);
@@ -265,12 +280,12 @@ static inline void check_backend(const struct model_case *c, const char *spec, i
 	struct err e = {0};
 	assert_int_equal(graph_eval(np, f.x, f.labels, BATCH - 2, &want, &e), 0);
 	assert_int_equal(graph_eval(nt, f.x, f.labels, BATCH - 2, &got, &e), 0);
-	assert_true(fabs(want.loss_sum - got.loss_sum) < 1e-4);
+	assert_true(fabs(want.loss_sum - got.loss_sum) < 1e-4 * (double)f.arch.positions);
 	assert_int_equal(got.correct, want.correct);
-	assert_int_equal(got.count, BATCH - 2);
+	assert_int_equal(got.count, (BATCH - 2) * f.arch.positions);
 	graph_logits(np, want_z);
 	graph_logits(nt, got_z);
-	if (apart(got_z, want_z, BATCH * CLASSES) > 1e-5)
+	if (apart(got_z, want_z, (size_t)(BATCH * f.arch.positions) * CLASSES) > 1e-5)
 		fail_msg("%s on %s/%d: logits differ", c->name, spec, threads);
 	graph_free(np);
 	graph_free(nt);
