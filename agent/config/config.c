@@ -368,7 +368,7 @@ int config_arch(const struct config *c, const struct shape *input, int64_t class
 {
 	if (c->layers)
 		return arch_resolve(out, c->layers, c->n_layers, input, classes, e);
-	return arch_preset(out, c->preset, input, classes, e);
+	return arch_preset(out, c->preset, NULL, input, classes, e);
 }
 
 int config_arch_to_train(const struct config *c, const struct shape *input, int64_t classes,

@@ -162,9 +162,17 @@ struct arch {
 int arch_resolve(struct arch *a, const struct layer *layers, int n, const struct shape *input,
         int64_t classes, struct err *e) MUST_CHECK;
 
-/* A preset by name ("mlp", "cnn", "resnet20") for data of that shape. */
-int arch_preset(struct arch *a, const char *name, const struct shape *input, int64_t classes,
-        struct err *e) MUST_CHECK;
+/* The sizes of preset gpt; its context is the data's. */
+struct arch_gpt {
+	int64_t layers, width, heads;
+};
+#define ARCH_GPT_LAYERS_MAX 100
+#define ARCH_GPT_DEFAULT ((struct arch_gpt){.layers = 4, .width = 256, .heads = 4})
+
+/* A preset by name ("mlp", "cnn", "resnet20", "gpt") for data of that shape. gpt may be NULL:
+ * ARCH_GPT_DEFAULT. */
+int arch_preset(struct arch *a, const char *name, const struct arch_gpt *gpt,
+        const struct shape *input, int64_t classes, struct err *e) MUST_CHECK;
 
 /* The known presets, NULL-terminated. */
 extern const char *const arch_presets[];

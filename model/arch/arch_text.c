@@ -5,11 +5,14 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-const char *const arch_presets[] = {"mlp", "cnn", "resnet20", NULL};
+const char *const arch_presets[] = {"mlp", "cnn", "resnet20", "gpt", NULL};
 
-#define PRESET_LAYERS 80 /* at most */
+#define GPT_BLOCK 10                                        /* layers of one */
+#define PRESET_LAYERS (3 + GPT_BLOCK * ARCH_GPT_LAYERS_MAX) /* at most */
+_Static_assert(PRESET_LAYERS <= LIMIT_LAYERS, "a preset is a model");
 
 static struct layer *append(struct layer *list, int *n, const char *type)
 {
@@ -87,43 +90,125 @@ static void resnet20(struct layer *list, int *n, int64_t classes)
 	dense(list, n, classes);
 }
 
-int arch_preset(
-        struct arch *a, const char *name, const struct shape *input, int64_t classes, struct err *e)
+/* A layer named h.BLOCK.NAME, as Hugging Face names GPT-2's. */
+static struct layer *in_block(
+        struct layer *list, int *n, const char *type, int64_t block, const char *name)
 {
-	struct layer list[PRESET_LAYERS];
-	int n = 0;
-	memset(a, 0, sizeof *a);
+	struct layer *l = append(list, n, type);
+	snprintf(l->name, sizeof l->name, "h.%d.%s", (int)block, name);
+	return l;
+}
+
+static void gpt_dense(
+        struct layer *list, int *n, int64_t block, const char *name, int64_t units, double std)
+{
+	struct layer *l = in_block(list, n, "dense", block, name);
+	l->units = units;
+	l->std = std;
+}
+
+/* The layer before, added to the one that the branch began with; returns the sum. */
+static const struct layer *gpt_sum(
+        struct layer *list, int *n, int64_t block, const char *name, const struct layer *x)
+{
+	struct layer *sum = in_block(list, n, "add", block, name);
+	snprintf(sum->from[0], sizeof sum->from[0], "%s", x->name);
+	snprintf(sum->from[1], sizeof sum->from[1], "%s", sum[-1].name);
+	return sum;
+}
+
+/* GPT-2. Weights are normal with 0.02 at first, those that write to the residual stream by √(2L)
+ * less, which they do 2L times.
+ *
+ *     embed ─┬─ ln_1 ─ c_attn ─ attn ─ c_proj ─ add ─┬─ ln_2 ─ c_fc ─ gelu ─ c_proj ─ add ─ …
+ *            └───────────────────────────────────┘   └────────────────────────────────┘
+ *     … ─ ln_f ─ head (the embedding's weight) */
+static void gpt(struct layer *list, int *n, const struct arch_gpt *g)
+{
+	const int64_t c = g->width;
+	const double std = 0.02, residual = std / sqrt(2.0 * (double)g->layers);
+	struct layer *embed = append(list, n, "embedding");
+	const struct layer *x = embed;
+	embed->units = c;
+	embed->std = std;
+	snprintf(embed->name, sizeof embed->name, "embed");
+	for (int64_t b = 0; b < g->layers; b++) {
+		in_block(list, n, "layer_norm", b, "ln_1");
+		gpt_dense(list, n, b, "attn.c_attn", 3 * c, std);
+		in_block(list, n, "attention", b, "attn")->heads = g->heads;
+		gpt_dense(list, n, b, "attn.c_proj", c, residual);
+		x = gpt_sum(list, n, b, "add_1", x);
+		in_block(list, n, "layer_norm", b, "ln_2");
+		gpt_dense(list, n, b, "mlp.c_fc", 4 * c, std);
+		in_block(list, n, "gelu", b, "mlp.act")->tanh = true;
+		gpt_dense(list, n, b, "mlp.c_proj", c, residual);
+		x = gpt_sum(list, n, b, "add_2", x);
+	}
+	snprintf(append(list, n, "layer_norm")->name, sizeof list->name, "ln_f");
+	append(list, n, "head");
+}
+
+static int make_list(struct layer *list, int *n, const char *name, const struct arch_gpt *sizes,
+        int64_t classes, struct err *e)
+{
 	if (strcmp(name, "mlp") == 0) {
-		append(list, &n, "flatten");
-		dense(list, &n, 512);
-		append(list, &n, "relu");
-		dense(list, &n, 256);
-		append(list, &n, "relu");
-		dense(list, &n, classes);
+		append(list, n, "flatten");
+		dense(list, n, 512);
+		append(list, n, "relu");
+		dense(list, n, 256);
+		append(list, n, "relu");
+		dense(list, n, classes);
 	} else if (strcmp(name, "cnn") == 0) {
-		conv3x3(list, &n, 32);
-		append(list, &n, "relu");
-		conv3x3(list, &n, 32);
-		append(list, &n, "relu");
-		append(list, &n, "max_pool");
-		conv3x3(list, &n, 64);
-		append(list, &n, "relu");
-		append(list, &n, "max_pool");
-		append(list, &n, "flatten");
-		dense(list, &n, 128);
-		append(list, &n, "relu");
-		dense(list, &n, classes);
+		conv3x3(list, n, 32);
+		append(list, n, "relu");
+		conv3x3(list, n, 32);
+		append(list, n, "relu");
+		append(list, n, "max_pool");
+		conv3x3(list, n, 64);
+		append(list, n, "relu");
+		append(list, n, "max_pool");
+		append(list, n, "flatten");
+		dense(list, n, 128);
+		append(list, n, "relu");
+		dense(list, n, classes);
 	} else if (strcmp(name, "resnet20") == 0) {
-		resnet20(list, &n, classes);
+		resnet20(list, n, classes);
+	} else if (strcmp(name, "gpt") == 0) {
+		if (sizes->layers < 1 || sizes->layers > ARCH_GPT_LAYERS_MAX || sizes->heads < 1 ||
+		        sizes->width < sizes->heads || sizes->width > LIMIT_DIM / 4 ||
+		        sizes->width % sizes->heads)
+			return err_set(e, ERR_INVALID,
+			        "preset gpt: 1 to %d layers, and heads that divide the width; not "
+			        "%lld layers, width %lld, %lld heads",
+			        ARCH_GPT_LAYERS_MAX, (long long)sizes->layers,
+			        (long long)sizes->width, (long long)sizes->heads);
+		gpt(list, n, sizes);
 	} else {
 		return err_set(e, ERR_NOTFOUND,
-		        "no preset is named \"%s\"; there are mlp, cnn and resnet20", name);
+		        "no preset is named \"%s\"; there are mlp, cnn, resnet20 and gpt", name);
 	}
-	int rc = arch_resolve(a, list, n, input, classes, e);
-	if (rc)
-		return err_prefix(e, "preset %s", name);
-	snprintf(a->preset, sizeof a->preset, "%s", name);
 	return 0;
+}
+
+int arch_preset(struct arch *a, const char *name, const struct arch_gpt *sizes,
+        const struct shape *input, int64_t classes, struct err *e)
+{
+	const struct arch_gpt usual = ARCH_GPT_DEFAULT;
+	int n = 0;
+	memset(a, 0, sizeof *a);
+	struct layer *list = calloc(PRESET_LAYERS, sizeof *list);
+	if (!list)
+		return err_set(e, ERR_NOMEM, "no memory for a model");
+	int rc = make_list(list, &n, name, sizes ? sizes : &usual, classes, e);
+	if (rc == 0) {
+		rc = arch_resolve(a, list, n, input, classes, e);
+		if (rc)
+			err_prefix(e, "preset %s", name);
+	}
+	free(list);
+	if (rc == 0)
+		snprintf(a->preset, sizeof a->preset, "%s", name);
+	return rc;
 }
 
 static int print_layer(const struct arch *a, int i, struct buf *out)

@@ -513,7 +513,7 @@ static void test_model_of_a_file(void **state)
 	int n;
 	buf_init(&text, 1 << 20);
 	buf_init(&again, 1 << 20);
-	assert_int_equal(arch_preset(&made, "cnn", &input, 10, &e), 0);
+	assert_int_equal(arch_preset(&made, "cnn", NULL, &input, 10, &e), 0);
 	assert_int_equal(arch_print(&made, &text), 0);
 	assert_int_equal(
 	        config_parse_model(text.data, text.len, &layers, &n, &shape, &classes, &e), 0);

@@ -150,7 +150,7 @@ static int bench_init(
 	struct optim_config sgd = {.kind = OPTIM_SGD, .momentum = 0.9};
 	struct rng r;
 	int rc;
-	if ((rc = arch_preset(&b->arch, preset, &image, 10, e)) != 0 ||
+	if ((rc = arch_preset(&b->arch, preset, NULL, &image, 10, e)) != 0 ||
 	        (rc = device_open(&b->device, "cpu", &c, NULL, e)) != 0 ||
 	        (rc = graph_new(&b->net, &b->arch, b->device, batch, e)) != 0 ||
 	        (rc = optim_init(&b->optim, &sgd, b->net, e)) != 0)

@@ -27,7 +27,7 @@ static int speed(const char *preset, int64_t batch, double seconds)
 	struct device *d;
 	struct graph *n;
 	struct optim o;
-	if (arch_preset(&a, preset, &input, 10, &e) != 0 ||
+	if (arch_preset(&a, preset, NULL, &input, 10, &e) != 0 ||
 	        device_open(&d, "cuda:0", &config, NULL, &e) != 0 ||
 	        graph_new(&n, &a, d, batch, &e) != 0 || optim_init(&o, &sgd, n, &e) != 0) {
 		fprintf(stderr, "%s\n", e.msg);

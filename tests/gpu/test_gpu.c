@@ -68,7 +68,7 @@ static void job_init(struct job *j, const char *preset, int64_t colours)
 	if (own < SMALLS) {
 		input = small[own].input;
 		make_arch(&j->arch, &small[own]);
-	} else if (arch_preset(&j->arch, preset, &input, CLASSES, &e) != 0)
+	} else if (arch_preset(&j->arch, preset, NULL, &input, CLASSES, &e) != 0)
 		fail_msg("%s: %s", preset, e.msg);
 	j->pixels = shape_count(&input) * BATCH;
 	j->x = calloc(j->pixels, sizeof *j->x);

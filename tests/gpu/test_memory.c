@@ -110,7 +110,7 @@ static void blocks_are_few(void **state)
 	if (!control.blocks)
 		skip();
 	assert_int_equal(control.blocks(), 1);
-	must(arch_preset(&a, "cnn", &input, CLASSES, &e), &e);
+	must(arch_preset(&a, "cnn", NULL, &input, CLASSES, &e), &e);
 	must(graph_new(&n, &a, d, 64, &e), &e);
 	assert_int_equal(control.blocks(), 2);
 	must(optim_init(&o, &adamw, n, &e), &e);
@@ -130,7 +130,7 @@ static void memory_runs_out(void **state)
 	struct graph *n;
 	struct err e = {0};
 	(void)state;
-	must(arch_preset(&a, "cnn", &input, CLASSES, &e), &e);
+	must(arch_preset(&a, "cnn", NULL, &input, CLASSES, &e), &e);
 	struct device *d = open_gpu();
 	if (!control.memory)
 		skip();

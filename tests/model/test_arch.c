@@ -28,26 +28,43 @@ static void presets_have_known_sizes(void **state)
 	(void)state;
 	struct arch a;
 	struct err e = {0};
-	assert_int_equal(arch_preset(&a, "mlp", &image, 10, &e), 0);
+	assert_int_equal(arch_preset(&a, "mlp", NULL, &image, 10, &e), 0);
 	assert_int_equal(a.n_total, 784 * 512 + 512 + 512 * 256 + 256 + 256 * 10 + 10);
 	assert_int_equal(a.n_decay, 784 * 512 + 512 * 256 + 256 * 10);
 	assert_int_equal(a.n_train, a.n_total);
 	arch_close(&a);
-	assert_int_equal(arch_preset(&a, "cnn", &image, 10, &e), 0);
+	assert_int_equal(arch_preset(&a, "cnn", NULL, &image, 10, &e), 0);
 	assert_int_equal(a.n_total, 320 + 9248 + 18496 + 3136 * 128 + 128 + 1290);
 	assert_string_equal(a.views[0].name, "conv1.weight");
 	arch_close(&a);
 	/* He et al.'s for CIFAR-10; its 19 norms of 16, 32 and 64 channels have 688 together. */
 	static const struct shape cifar = {3, {32, 32, 3}};
-	assert_int_equal(arch_preset(&a, "resnet20", &cifar, 10, &e), 0);
+	assert_int_equal(arch_preset(&a, "resnet20", NULL, &cifar, 10, &e), 0);
 	assert_int_equal(a.n_train, 269722);
 	assert_int_equal(a.n_total - a.n_train, 2 * 688);
 	assert_int_equal(a.n_train - a.n_decay, 2 * 688 + 10);
 	arch_close(&a);
 	static const struct shape vector = {1, {64}};
-	assert_int_equal(arch_preset(&a, "resnet20", &vector, 10, &e), ERR_INVALID);
+	assert_int_equal(arch_preset(&a, "resnet20", NULL, &vector, 10, &e), ERR_INVALID);
 	assert_non_null(strstr(e.msg, "image"));
-	assert_int_equal(arch_preset(&a, "rnn", &image, 10, &e), ERR_NOTFOUND);
+	/* GPT-2 with 124 M: its embeddings' 38.6 M and 0.8 M, and 12 blocks of 7.1 M. */
+	static const struct shape context = {1, {1024}};
+	static const struct arch_gpt gpt2 = {.layers = 12, .width = 768, .heads = 12};
+	assert_int_equal(arch_preset(&a, "gpt", &gpt2, &context, 50257, &e), 0);
+	assert_int_equal(a.n_train, 124439808);
+	assert_int_equal(a.n_total, a.n_train);
+	assert_int_equal(a.n_decay,
+	        50257 * 768 + 1024 * 768 + 12 * 12 * 768 * 768); /* not biases and norms */
+	assert_string_equal(a.views[0].name, "embed.weight");
+	assert_int_equal(a.n_views, 2 + 12 * 12 + 2); /* the head has none of its own */
+	assert_true(a.tokens && a.positions == 1024);
+	arch_close(&a);
+	assert_int_equal(arch_preset(&a, "gpt", NULL, &image, 10, &e), ERR_INVALID);
+	assert_non_null(strstr(e.msg, "wants tokens"));
+	static const struct arch_gpt odd = {.layers = 1, .width = 10, .heads = 3};
+	assert_int_equal(arch_preset(&a, "gpt", &odd, &context, 10, &e), ERR_INVALID);
+	assert_non_null(strstr(e.msg, "divide"));
+	assert_int_equal(arch_preset(&a, "rnn", NULL, &image, 10, &e), ERR_NOTFOUND);
 	assert_non_null(strstr(e.msg, "rnn"));
 }
 
@@ -57,7 +74,7 @@ static void views_tile_the_vector(void **state)
 	(void)state;
 	struct arch a;
 	struct err e = {0};
-	assert_int_equal(arch_preset(&a, "cnn", &image, 10, &e), 0);
+	assert_int_equal(arch_preset(&a, "cnn", NULL, &image, 10, &e), 0);
 	char *seen = calloc(a.n_total, 1);
 	for (int i = 0; i < a.n_views; i++) {
 		const struct param_view *v = &a.views[i];
@@ -77,7 +94,7 @@ static void initial_values_are_bounded_and_repeatable(void **state)
 	(void)state;
 	struct arch a;
 	struct err e = {0};
-	assert_int_equal(arch_preset(&a, "mlp", &image, 10, &e), 0);
+	assert_int_equal(arch_preset(&a, "mlp", NULL, &image, 10, &e), 0);
 	float *p = malloc(a.n_total * sizeof *p), *q = malloc(a.n_total * sizeof *q);
 	arch_init_params(&a, 1, p);
 	arch_init_params(&a, 1, q);
@@ -99,14 +116,48 @@ static void initial_values_are_bounded_and_repeatable(void **state)
 }
 
 /* What the refusal must say. */
-static void refuse(const struct layer *l, int n, const char *word, const char *other)
+static void refuse_of(const struct shape *input, const struct layer *l, int n, const char *word,
+        const char *other)
 {
 	struct arch a;
 	struct err e = {0};
-	assert_true(arch_resolve(&a, l, n, &image, 10, &e) < 0);
+	assert_true(arch_resolve(&a, l, n, input, 10, &e) < 0);
 	assert_null(a.nodes);
 	if (!strstr(e.msg, word) || !strstr(e.msg, other))
 		fail_msg("\"%s\" names neither %s nor %s", e.msg, word, other);
+}
+
+static void refuse(const struct layer *l, int n, const char *word, const char *other)
+{
+	refuse_of(&image, l, n, word, other);
+}
+
+static void impossible_lists_of_tokens_are_explained(void **state)
+{
+	(void)state;
+	static const struct shape tokens = {1, {7}};
+	struct layer embed = make("embedding", 5, 0), attention = make("attention", 0, 0);
+	attention.heads = 2;
+	refuse_of(&tokens, (struct layer[]){embed, embed}, 2, "layer 2 (embedding",
+	        "reads the data alone");
+	refuse(&embed, 1, "layer 1 (embedding", "wants tokens");
+	refuse_of(&tokens, (struct layer[]){embed, attention}, 2, "layer 2 (attention", "heads");
+	embed.units = 9;
+	refuse_of(&tokens, (struct layer[]){embed, attention}, 2, "layer 2 (attention", "divide");
+	embed.units = 12;
+	refuse_of(&tokens, (struct layer[]){embed, attention, make("head", 0, 0)}, 3,
+	        "layer 3 (head", "as wide as");
+	refuse((struct layer[]){make("flatten", 0, 0), make("head", 0, 0)}, 2, "layer 2 (head",
+	        "must be one");
+	refuse_of(&tokens, (struct layer[]){embed, make("dense", 9, 0)}, 2, "gives 7x9",
+	        "10 tokens for each position");
+	refuse_of(&tokens, (struct layer[]){embed, make("flatten", 0, 0), make("dense", 10, 0)}, 3,
+	        "gives 10", "10 tokens for each position");
+	struct layer dense = make("dense", 12, 0), add = make("add", 0, 0);
+	snprintf(add.from[0], sizeof add.from[0], "input");
+	snprintf(add.from[1], sizeof add.from[1], "dense1");
+	refuse_of(&tokens, (struct layer[]){embed, dense, add}, 3, "layer 3 (add",
+	        "only an embedding");
 }
 
 static void impossible_lists_are_explained(void **state)
@@ -230,6 +281,7 @@ int main(void)
 	        cmocka_unit_test(views_tile_the_vector),
 	        cmocka_unit_test(initial_values_are_bounded_and_repeatable),
 	        cmocka_unit_test(impossible_lists_are_explained),
+	        cmocka_unit_test(impossible_lists_of_tokens_are_explained),
 	        cmocka_unit_test(canonical_text_is_stable),
 	        cmocka_unit_test(extents_alive_together_are_apart),
 	        cmocka_unit_test(schedules_rise_and_fall),
