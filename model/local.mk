@@ -42,6 +42,8 @@ libmodel_a_SOURCES = \
 	model/data/source.c \
 	model/data/source.h \
 	model/data/split.c \
+	model/data/tokens.c \
+	model/data/tokens.h \
 	model/device/contract.h \
 	model/device/device.c \
 	model/device/device.h \

@@ -29,7 +29,8 @@
 #define LIMIT_PARAMS (1ull << 33) /* parameters of one model */
 #define LIMIT_ACTIVATION_BYTES (1ull << 40)
 #define LIMIT_BATCH (1 << 20) /* samples in one step on one agent */
-#define LIMIT_CLASSES 65536
+#define LIMIT_CLASSES (1 << 18) /* of a vocabulary: Llama 3 has 128,256 tokens */
+#define LIMIT_CONTEXT (1 << 16) /* tokens of a sample */
 #define LIMIT_THREADS 1024
 
 #define LIMIT_SAMPLES (1u << 31)     /* samples of one data set: indices are uint32_t */

@@ -111,7 +111,7 @@ static int check_model(const struct config *c, struct config_problems *p)
 		complain(p, path ? "data.path" : "data.train_images", e.msg);
 		return exit_code(rc, EXIT_DATA);
 	}
-	rc = config_arch_to_train(c, &train.shape, train.classes, &arch, &e);
+	rc = config_arch_to_train(c, &train, &arch, &e);
 	if (rc) {
 		complain(p, "model", e.msg);
 		status = exit_code(rc, EXIT_CONFIG);

@@ -46,6 +46,8 @@ static int open_model(struct eval *v, const char *path, int *busy_with, struct e
 		return rc;
 	}
 	*busy_with = EXIT_DATA;
+	if (named && v->arch.tokens) /* the windows that it was trained on */
+		v->config.data.context = v->arch.input.dim[0];
 	rc = trainer_dataset(
 	        c, DATA_TEST, named ? v->arch.classes : c->data.classes, &v->data, e);
 	if (rc == ERR_NOTFOUND && c->data.path[0] == '\0')
@@ -55,14 +57,14 @@ static int open_model(struct eval *v, const char *path, int *busy_with, struct e
 		return rc;
 	if (!named) {
 		*busy_with = EXIT_CONFIG;
-		return config_arch(c, &v->data.shape, v->data.classes, &v->arch, e);
+		return config_arch(c, &v->data, &v->arch, e);
 	}
 	if (!shape_equal(&v->data.shape, &v->arch.input))
 		return err_set(e, ERR_MISMATCH, "%s: samples of %s, but the model of %s needs %s",
 		        c->data.path[0] != '\0' ? c->data.path : c->data.test_images,
 		        shape_text(&v->data.shape, have), path,
 		        shape_text(&v->arch.input, want));
-	return 0;
+	return config_check_data(&v->arch, &v->data, e);
 }
 
 static int find_normalisation(struct eval *v, struct err *e)

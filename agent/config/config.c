@@ -363,18 +363,29 @@ int config_check(const struct config *c, struct config_problems *p)
 	return told(p, before);
 }
 
-int config_arch(const struct config *c, const struct shape *input, int64_t classes,
-        struct arch *out, struct err *e)
+int config_check_data(const struct arch *a, const struct dataset *d, struct err *e)
 {
-	if (c->layers)
-		return arch_resolve(out, c->layers, c->n_layers, input, classes, e);
-	return arch_preset(out, c->preset, NULL, input, classes, e);
+	if (a->tokens == (d->tokens != NULL))
+		return 0;
+	return err_set(e, ERR_MISMATCH,
+	        a->tokens ? "the model reads tokens, which these data are not: see data.format"
+	                  : "the data are tokens, and the model has no embedding: preset gpt has");
 }
 
-int config_arch_to_train(const struct config *c, const struct shape *input, int64_t classes,
-        struct arch *out, struct err *e)
+int config_arch(const struct config *c, const struct dataset *d, struct arch *out, struct err *e)
 {
-	int rc = config_arch(c, input, classes, out, e);
+	const struct arch_gpt gpt = {c->gpt.layers, c->gpt.width, c->gpt.heads};
+	int rc = c->layers ? arch_resolve(out, c->layers, c->n_layers, &d->shape, d->classes, e)
+	                   : arch_preset(out, c->preset, &gpt, &d->shape, d->classes, e);
+	if (rc == 0 && (rc = config_check_data(out, d, e)) != 0)
+		arch_close(out);
+	return rc;
+}
+
+int config_arch_to_train(
+        const struct config *c, const struct dataset *d, struct arch *out, struct err *e)
+{
+	int rc = config_arch(c, d, out, e);
 
 	if (rc == 0 && (rc = arch_check_batch(out, c->train.batch, e)) != 0)
 		arch_close(out);

@@ -85,12 +85,15 @@ int config_check(const struct config *c, struct config_problems *p) MUST_CHECK;
 /* The settings as a JSON file that config_load reads back; with comments, the example file. */
 int config_print(const struct config *c, bool comments, struct buf *out) MUST_CHECK;
 
-/* The model, preset or list, for data of that shape. */
-int config_arch(const struct config *c, const struct shape *input, int64_t classes,
-        struct arch *out, struct err *e) MUST_CHECK;
+/* A model that reads tokens needs data that are, and the other way round. */
+int config_check_data(const struct arch *a, const struct dataset *d, struct err *e) MUST_CHECK;
+
+/* The model, preset or list, for those data. */
+int config_arch(const struct config *c, const struct dataset *d, struct arch *out,
+        struct err *e) MUST_CHECK;
 /* The same, and that train.batch is enough for it to learn. */
-int config_arch_to_train(const struct config *c, const struct shape *input, int64_t classes,
-        struct arch *out, struct err *e) MUST_CHECK;
+int config_arch_to_train(const struct config *c, const struct dataset *d, struct arch *out,
+        struct err *e) MUST_CHECK;
 
 /* Reads what arch_print wrote; json may be anyone's. *layers is malloc'd and the caller's. */
 int config_parse_model(const char *json, size_t len, struct layer **layers, int *n,

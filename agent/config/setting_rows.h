@@ -22,17 +22,29 @@
 /* clang-format off */
 MODEL("model", "--model", NULL,
 	FOR_EVAL, SHARED, .dflt = "cnn", .also = "arch network preset net",
-	.help = "the model: preset mlp, cnn or resnet20; in a file also {\"layers\": [...]}")
+	.help = "the model: preset mlp, cnn, resnet20 or gpt; in a file also {\"layers\": [...]}")
+
+SECTION(gpt)
+INT(gpt, layers, 1, ARCH_GPT_LAYERS_MAX, "gpt.layers", "--gpt-layers", NULL,
+	FOR_EVAL, SHARED, .dflt = "4", .also = "n_layer num_layers depth blocks",
+	.help = "blocks of preset gpt, of attention and an mlp each")
+INT(gpt, width, 1, 65536, "gpt.width", "--gpt-width", NULL,
+	FOR_EVAL, SHARED, .dflt = "256", .also = "n_embd hidden_size dim",
+	.help = "width of preset gpt; its mlps are four times as wide")
+INT(gpt, heads, 1, 1024, "gpt.heads", "--gpt-heads", NULL,
+	FOR_EVAL, SHARED, .dflt = "4", .also = "n_head num_heads",
+	.help = "heads of attention of preset gpt; they divide the width")
+END(gpt)
 
 SECTION(data)
 PART(struct augment, augment)
 PART(struct partition, partition)
 CHOICE(data, format, data_format_names, "data.format", "--data-format", "DUNLIN_DATA_FORMAT",
 	FOR_EVAL, SHARED, .dflt = "auto", .also = "dataset type kind",
-	.help = "what data.path has; auto goes by the names of the files")
+	.help = "what data.path has; auto goes by its files, never to tokens16 or tokens32")
 TEXT(data, path, LIMIT_PATH, "PATH", "data.path", "--data", "DUNLIN_DATA",
 	FOR_EVAL, SHARED, .dflt = "", .also = "folder dir root",
-	.help = "folder of the data, instead of the four files below; empty: those")
+	.help = "folder of the data, or a file of tokens or text; empty: the four files below")
 TEXT(data, train_images, LIMIT_PATH, "FILE", "data.train_images", "--train-images",
 	"DUNLIN_TRAIN_IMAGES",
 	FOR_TRAIN, .min = 1, SHARED, .dflt = FASHION "train-images-idx3-ubyte.gz",
@@ -52,8 +64,11 @@ TEXT(data, test_labels, LIMIT_PATH, "FILE", "data.test_labels", "--test-labels",
 	FOR_EVAL, SHARED, .dflt = FASHION "t10k-labels-idx1-ubyte.gz",
 	.help = "labels of the test images")
 INT(data, classes, 0, LIMIT_CLASSES, "data.classes", "--classes", NULL,
-	FOR_EVAL, SHARED, .dflt = "0", .also = "num_classes",
-	.help = "number of classes; 0: as many as the labels have")
+	FOR_EVAL, SHARED, .dflt = "0", .also = "num_classes vocabulary vocab_size",
+	.help = "classes, or the tokens of the vocabulary; 0: as many as labels or format have")
+INT(data, context, 1, LIMIT_CONTEXT, "data.context", "--context", NULL,
+	FOR_EVAL, SHARED, .dflt = "128", .also = "block_size seq_len n_ctx",
+	.help = "tokens in a sample, for data that are tokens")
 REAL(data, validation, 0, 0.9, "data.validation", "--validation", NULL,
 	FOR_TRAIN, SHARED, .dflt = "0", .also = "val validation_split",
 	.help = "fraction of the training images held out to choose the best checkpoint")

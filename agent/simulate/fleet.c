@@ -437,7 +437,7 @@ static int open_models(struct fleet *f, uint64_t seed, int *exit, struct err *e)
 	if (rc)
 		return rc;
 	*exit = EXIT_CONFIG;
-	rc = config_arch_to_train(c, &f->data.train.shape, f->data.train.classes, &f->arch, e);
+	rc = config_arch_to_train(c, &f->data.train, &f->arch, e);
 	if (rc)
 		return rc;
 	*exit = EXIT_FAILED;
@@ -531,7 +531,7 @@ int fleet_need(
 	rc = fleet_data_open(&d, s, (uint64_t)s->record.seed, e);
 	if (rc == 0) {
 		*exit = EXIT_CONFIG;
-		rc = config_arch_to_train(&s->config, &d.train.shape, d.train.classes, &a, e);
+		rc = config_arch_to_train(&s->config, &d.train, &a, e);
 	}
 	if (rc == 0) {
 		const uint64_t set = (uint64_t)(d.train.count + d.test.count) *

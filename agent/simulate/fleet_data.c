@@ -183,6 +183,9 @@ static int split(struct fleet_data *d, uint64_t seed, struct err *e)
 	if (!d->part || !d->n_part)
 		return err_set(e, ERR_NOMEM, "no memory to split the data");
 	if (s->agents.split == SPLIT_LABELS) {
+		if (d->train.tokens)
+			return err_set(
+			        e, ERR_INVALID, "agents.split: tokens have no labels to split by");
 		if (s->agents.labels > d->train.classes)
 			return err_set(e, ERR_INVALID,
 			        "agents.labels: %lld labels an agent, but the data has %lld",

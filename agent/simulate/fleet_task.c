@@ -72,7 +72,12 @@ static int micro_batch(
 	fleet_data_batch(&f->data, i, a->batches, w->index, micro);
 	loader_rewind(w->loader);
 	b = loader_next(w->loader);
-	assert(b && b->count == (int64_t)micro);
+	if (!b) {
+		rc = loader_failed(w->loader, e);
+		assert(rc);
+		return rc;
+	}
+	assert(b->count == (int64_t)micro);
 	if (a->tested && a->micros == 1) {
 		const int64_t half = micro / 2;
 
@@ -212,10 +217,13 @@ static void evaluate_part(void *arg, struct fleet_worker *w, uint32_t k)
 		w->index[j] = d->eval[(from + (j < n ? j : 0)) * d->n_eval / v->most];
 	loader_rewind(w->eval_loader);
 	b = loader_next(w->eval_loader);
-	assert(b);
-	part = *b;
-	part.count = (int64_t)n;
-	rc = graph_eval_begin(w->net, &part, &v->of[k], &e);
+	rc = b ? 0 : loader_failed(w->eval_loader, &e);
+	assert(b || rc);
+	if (rc == 0) {
+		part = *b;
+		part.count = (int64_t)n;
+		rc = graph_eval_begin(w->net, &part, &v->of[k], &e);
+	}
 	if (rc == 0)
 		rc = graph_wait(w->net, &e);
 	if (rc) {

@@ -50,7 +50,8 @@ int trainer_dataset(const struct config *c, enum data_part part, int64_t classes
 	const char *labels = test ? c->data.test_labels : c->data.train_labels;
 
 	if (c->data.path[0] != '\0')
-		return dataset_read(d, c->data.format, c->data.path, part, classes, e);
+		return dataset_read(
+		        d, c->data.format, c->data.path, part, classes, c->data.context, e);
 	if (images[0] == '\0')
 		return err_set(e, ERR_NOTFOUND, "no files are named");
 	return dataset_read_idx(d, images, labels, classes, e);
@@ -162,6 +163,7 @@ int trainer__open_loader(struct trainer *t, struct loader **out, struct loader_c
 
 	lc.batch = c->train.batch;
 	lc.seed = (uint64_t)t->order_seed;
+	lc.window_seed = (uint64_t)c->data.seed;
 	lc.norm = t->norm;
 	lc.ahead = (int)c->data.ahead;
 	lc.dev = t->dev;
@@ -279,8 +281,7 @@ int trainer_new(
 		rc = check_batch(t, e);
 	}
 	if (rc == 0)
-		rc = config_arch_to_train(
-		        c, &t->train_data.shape, t->train_data.classes, &t->arch, e);
+		rc = config_arch_to_train(c, &t->train_data, &t->arch, e);
 	if (rc == 0) {
 		at = TRAINER_DEVICE;
 		rc = open_device(t, e);
@@ -570,7 +571,11 @@ static int micro_batch(struct trainer *t, uint64_t k, uint64_t of, struct probe 
 	const float scale = 1.0f / (float)(of * t->batch_config.micro);
 	int rc = 0;
 
-	assert(b != NULL);
+	if (b == NULL) {
+		rc = loader_failed(t->loader, e);
+		assert(rc != 0); /* batches to train on never end */
+		return rc;
+	}
 	if (p->samples > 0 && of == 1) {
 		const int64_t half = (int64_t)p->samples;
 
@@ -685,7 +690,7 @@ int eval_run(struct graph *net, struct loader *l, struct eval_result *r, struct 
 		r->count += part.count;
 	}
 	r->loss = loss_sum / (double)r->count;
-	return 0;
+	return loader_failed(l, e);
 }
 
 int trainer_evaluate(struct trainer *t, enum eval_set set, struct eval_result *r, struct err *e)

@@ -15,15 +15,18 @@
 
 struct augment_move;
 struct device;
+struct tokens;
 
 struct dataset {
-	struct shape shape; /* (H, W, C) */
+	struct shape shape; /* (H, W, C); of tokens (T) */
 	uint32_t count;
 	int64_t classes;
 	uint8_t *pixels; /* owned, count × H × W × C; NULL: floats */
 	float *values;   /* owned, the same; NULL: bytes */
 	bool per_channel; /* each channel is normalised by itself */
-	int32_t *labels; /* owned, each in [0, classes) */
+	int32_t *labels;  /* owned, each in [0, classes); NULL: tokens */
+	struct tokens *tokens; /* owned; NULL: not tokens. Sample i is a window, see tokens.h */
+	int64_t context;       /* T, for tokens; asked for */
 };
 
 enum data_part { DATA_TRAIN, DATA_TEST };
@@ -33,10 +36,12 @@ enum data_part { DATA_TRAIN, DATA_TEST };
 extern const char *const data_format_names[];
 
 /* Reads one part of the set in a folder, in the format of that place
- * in data_format_names; 0 goes by the names of the files. All of it is checked. classes 0: as many
- * as the format or the labels have. ERR_NOTFOUND: there is no such part. */
+ * in data_format_names; 0 goes by the names of the files. All of it is checked; of tokens the
+ * lengths, and what is large is checked as it is used. classes 0: as many as the format or the
+ * labels have. context: tokens in a sample, T; other formats ignore it. ERR_NOTFOUND: there is no
+ * such part. */
 int dataset_read(struct dataset *d, int format, const char *path, enum data_part part,
-        int64_t classes, struct err *e) MUST_CHECK;
+        int64_t classes, int64_t context, struct err *e) MUST_CHECK;
 
 /* Reads a pair of IDX files, plain or gzip (told by their first bytes, not their names). Checks
  * magic, type, sizes against the file's own length, that both counts agree and are not 0, and
@@ -52,8 +57,8 @@ struct normalisation {
 };
 
 /* Mean and standard deviation of the pixels / 255, for each channel if the set asks for it and has
- * no more than LIMIT_NORM_CHANNELS; std is 1 where all pixels are alike. Floats are taken as they
- * are: 0 and 1. */
+ * no more than LIMIT_NORM_CHANNELS; std is 1 where all pixels are alike. Floats and tokens are
+ * taken as they are: 0 and 1. */
 void dataset_statistics(
         const struct dataset *d, const uint32_t *index, uint32_t n, struct normalisation *out);
 
@@ -67,8 +72,9 @@ struct partition {
 };
 
 /* The samples of one agent, after holding out validation (a share in [0, 1) of the whole set, the
- * same samples for every part). Both arrays are malloc'd and the caller's; the parts of SHARD and
- * of LABEL are disjoint and cover the rest. An empty part is ERR_INVALID. */
+ * same samples for every part). Of tokens that is the end of the set, and the sample before it is
+ * nobody's, since training moves its windows. Both arrays are malloc'd and the caller's; the parts
+ * of SHARD and of LABEL are disjoint and cover the rest. An empty part is ERR_INVALID. */
 int data_split(const struct dataset *d, const struct partition *p, double validation,
         uint32_t **train, uint32_t *n_train, uint32_t **val, uint32_t *n_val,
         struct err *e) MUST_CHECK;
@@ -89,6 +95,9 @@ struct loader_config {
 	struct normalisation norm;
 	bool shuffle;     /* off: in the order given, and the last batch may be short */
 	int ahead; /* batches prepared in advance, 1..LIMIT_READ_AHEAD; 0: on the caller's thread */
+	/* Of tokens, with shuffle: moves the windows of an epoch. The same at all agents, whose
+	 * parts then stay apart. */
+	uint64_t window_seed;
 	/* Borrowed, or NULL: the device that the batches are for. If its backend converts images
 	 * itself and one table of values is enough, batches are bytes, in memory of host_alloc.
 	 * Free the loader before the device. */
@@ -121,8 +130,12 @@ int loader_new(struct loader **out, const struct loader_config *c, struct loader
         struct err *e) MUST_CHECK;
 void loader_free(struct loader *l); /* stops the thread */
 
-/* The next batch, valid until the call after it. Without shuffle, NULL after the last one. */
+/* The next batch, valid until the call after it. Without shuffle, NULL after the last one; NULL
+ * also when the samples cannot be read, which loader_failed tells. */
 const struct batch *loader_next(struct loader *l);
+
+/* After loader_next has returned NULL: 0 at the end of the samples, or why they cannot be read. */
+int loader_failed(const struct loader *l, struct err *e) MUST_CHECK;
 
 /* The batch that loader_next will return next, if it is ready; does not wait, and the last batch
  * stays valid. NULL: not ready, or there is none; without a thread always NULL. Valid as long as

@@ -5,6 +5,7 @@
  * Pixels stay bytes: a quarter of the memory of floats, and the loader converts them for free while
  * it copies. */
 #include "model/data/format.h"
+#include "model/data/tokens.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -39,6 +40,7 @@ void dataset_close(struct dataset *d)
 	free(d->labels);
 	free(d->values);
 	free(d->pixels);
+	tokens_close(d->tokens);
 	memset(d, 0, sizeof *d);
 }
 
@@ -69,7 +71,7 @@ void dataset_statistics(
         const struct dataset *d, const uint32_t *index, uint32_t n, struct normalisation *out)
 {
 	*out = (struct normalisation){.n = 1, .std = {1}};
-	if (d->values)
+	if (!d->pixels)
 		return;
 	if (d->per_channel && d->shape.dim[2] <= LIMIT_NORM_CHANNELS)
 		out->n = (int)d->shape.dim[2];

@@ -37,9 +37,10 @@ static int detect(const char *path, int *format, struct err *e)
 }
 
 int dataset_read(struct dataset *d, int format, const char *path, enum data_part part,
-        int64_t classes, struct err *e)
+        int64_t classes, int64_t context, struct err *e)
 {
 	memset(d, 0, sizeof *d);
+	d->context = context;
 	int rc = dataset__check_classes(classes, e);
 	if (!rc && !format)
 		rc = detect(path, &format, e);

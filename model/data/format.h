@@ -7,14 +7,14 @@
 #include "model/data/data.h"
 
 /* In the order in which "auto" tries them; data_format_NAME is the row's struct. */
-#define DATA_FORMATS(X) X(idx) X(cifar) X(npy)
+#define DATA_FORMATS(X) X(idx) X(cifar) X(npy) X(tokens) X(tokens16) X(tokens32) X(bytes)
 
 struct data_format {
-	/* Whether path has files of this format, by their names alone. */
+	/* Whether path has files of this format, by their names or first bytes alone. */
 	bool (*detect)(const char *path);
-	/* One part, checked whole; d is all zero before. classes was checked to be in range. On an
-	 * error d may be filled in part: the caller closes it. ERR_NOTFOUND: no file of that part
-	 * is there. */
+	/* One part, checked whole; d is all zero before but for context. classes was checked to be
+	 * in range. On an error d may be filled in part: the caller closes it. ERR_NOTFOUND: no
+	 * file of that part is there. */
 	int (*read)(struct dataset *d, const char *path, enum data_part part, int64_t classes,
 	        struct err *e);
 };

@@ -18,9 +18,11 @@
  * it has the result of the step on that batch (see graph.h).
  *
  * A mutex and two conditions are enough: they are touched once a batch, not once a sample. All
- * memory is taken in loader_new, in one block; after it nothing can fail. */
+ * memory is taken in loader_new, in one block; after it nothing can fail but reading tokens from
+ * files, which ends the batches. */
 #include "agent/base/thread.h"
 #include "model/data/augment.h"
+#include "model/data/tokens.h"
 #include "model/device/device.h"
 
 #include <assert.h>
@@ -29,12 +31,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum loader_stream { STREAM_ORDER = 11, STREAM_AUGMENT };
+enum loader_stream { STREAM_ORDER = 11, STREAM_AUGMENT, STREAM_WINDOW };
 
 struct slot {
 	struct batch batch; /* its arrays are parts of the loader's memory */
 	struct loader_position after;
-	bool end; /* no batch: the data ended before it */
+	bool end; /* no batch: the data ended before it, or */
+	int rc;   /* they cannot be read */
+	struct err why;
 };
 
 struct loader {
@@ -42,6 +46,7 @@ struct loader {
 	void *memory;   /* owned: the table, and what the slots hold */
 	float *table;   /* (norm.n, 256): the value of each byte */
 	float *scratch; /* a sample before it is moved, if there are several tables */
+	uint8_t *window; /* a sample of tokens as it is in the file */
 	float *zeros;   /* (C): floats have this outside the image */
 	float outside[LIMIT_NORM_CHANNELS]; /* the value of each channel outside the image */
 	size_t sample_count;                /* values in one sample */
@@ -57,6 +62,7 @@ struct loader {
 	bool ended;
 
 	struct loader_position at; /* the consumer's */
+	const struct slot *last;   /* the consumer's: what loader_next found */
 
 	/* Shared, under the mutex. */
 	pthread_mutex_t mutex;
@@ -89,6 +95,21 @@ static void convert_channels(
 			to[i + c] = l->table[256 * c + src[i + c]];
 	if (moved)
 		augment_apply_floats(move, &l->c.data->shape, l->outside, to, dst);
+}
+
+/* How far the windows of an epoch are moved. */
+static uint64_t window_shift(const struct loader *l, uint64_t epoch)
+{
+	if (!l->c.shuffle)
+		return 0;
+	return rng_mix(l->c.window_seed, epoch, STREAM_WINDOW) % (uint64_t)l->c.data->context;
+}
+
+static int fill_window(struct loader *l, uint32_t sample, struct batch *b, size_t k, struct err *e)
+{
+	const size_t n = l->sample_count;
+	return tokens_read(l->c.data, sample, window_shift(l, l->next.epoch), l->window,
+	        b->tokens + k * n, b->labels + k * n, e);
 }
 
 /* Into place k of a batch. */
@@ -140,12 +161,22 @@ static void fill_slot(struct loader *l, struct slot *s)
 	b->count = 0;
 	b->epoch = l->next.epoch;
 	s->end = l->ended;
+	if (!l->ended)
+		s->rc = 0;
 	while (b->count < l->c.batch && !l->ended) {
 		if (l->c.shuffle && l->order_epoch != l->next.epoch)
 			shuffle_epoch(l, l->next.epoch);
 		uint32_t sample = order[l->next.sample];
 		prefetch_sample(l, order);
-		fill_sample(l, sample, b, (size_t)b->count++);
+		if (l->c.data->tokens)
+			s->rc = fill_window(l, sample, b, (size_t)b->count, &s->why);
+		else
+			fill_sample(l, sample, b, (size_t)b->count);
+		b->count++;
+		if (s->rc) { /* nothing comes after it, as after the end */
+			s->end = l->ended = true;
+			break;
+		}
 		if (++l->next.sample == l->c.n_index) {
 			l->next = (struct loader_position){.epoch = l->next.epoch + 1};
 			l->ended = !l->c.shuffle;
@@ -221,10 +252,19 @@ const struct batch *loader_next(struct loader *l)
 		s = take_threaded(l);
 	else
 		fill_slot(l, s);
+	l->last = s;
 	if (s->end)
 		return NULL;
 	l->at = s->after;
 	return &s->batch;
+}
+
+int loader_failed(const struct loader *l, struct err *e)
+{
+	if (!l->last || !l->last->end || !l->last->rc)
+		return 0;
+	*e = l->last->why;
+	return l->last->rc;
 }
 
 const struct batch *loader_peek(struct loader *l)
@@ -263,6 +303,8 @@ void loader_rewind(struct loader *l)
 static int check_norm(const struct loader_config *c, struct err *e)
 {
 	const struct normalisation *n = &c->norm;
+	if (c->data->tokens)
+		return 0;
 	if (n->n != 1 && n->n != c->data->shape.dim[2])
 		return err_set(e, ERR_MISMATCH,
 		        "normalised for %d channels, but the samples have %lld", n->n,
@@ -302,7 +344,11 @@ static int check(const struct loader_config *c, struct loader_position at, struc
 		if (c->index[i] >= c->data->count)
 			return err_set(e, ERR_INVALID, "sample %u of a set of %u", c->index[i],
 			        c->data->count);
-	return augment_check(&c->augment, &c->data->shape, e);
+	if (!c->data->tokens)
+		return augment_check(&c->augment, &c->data->shape, e);
+	if (c->augment.flip || c->augment.shift || c->augment.scale > 0)
+		return err_set(e, ERR_INVALID, "data.augment is for images: these are tokens");
+	return 0;
 }
 
 /* The next part of the memory; moves *at to its end. Without memory it only counts. */
@@ -318,14 +364,19 @@ static size_t lay_out(struct loader *l)
 {
 	size_t at = 0, batch = (size_t)l->c.batch, values = batch * l->sample_count;
 	l->table = part(l, &at, 256 * (size_t)l->c.norm.n * sizeof *l->table);
-	l->zeros = part(l, &at, (size_t)l->c.data->shape.dim[2] * sizeof *l->zeros);
+	if (l->c.data->tokens)
+		l->window = part(l, &at, (size_t)l->c.data->context * TOKENS_WIDTH_MAX);
+	else
+		l->zeros = part(l, &at, (size_t)l->c.data->shape.dim[2] * sizeof *l->zeros);
 	if (l->c.norm.n > 1)
 		l->scratch = part(l, &at, l->sample_count * sizeof *l->scratch);
 	for (int i = 0; i < l->n_slots; i++) {
 		struct batch *b = &l->slots[i].batch;
 		*b = (struct batch){.table = l->table, .shape = l->c.data->shape};
-		b->labels = part(l, &at, batch * sizeof *b->labels);
-		if (l->bytes)
+		b->labels = part(l, &at, (l->c.data->tokens ? values : batch) * sizeof *b->labels);
+		if (l->c.data->tokens)
+			b->tokens = part(l, &at, values * sizeof *b->tokens);
+		else if (l->bytes)
 			b->pixels = part(l, &at, values);
 		else
 			b->x = part(l, &at, values * sizeof *b->x);
@@ -362,7 +413,8 @@ static void fill_tables(struct loader *l)
 			l->table[256 * c + i] = (float)((i / 255.0 - n->mean[c]) / n->std[c]);
 		l->outside[c] = l->table[256 * c];
 	}
-	memset(l->zeros, 0, (size_t)l->c.data->shape.dim[2] * sizeof *l->zeros);
+	if (l->zeros)
+		memset(l->zeros, 0, (size_t)l->c.data->shape.dim[2] * sizeof *l->zeros);
 }
 
 static int start_thread(struct loader *l)

@@ -26,11 +26,15 @@ static int out_of_memory(struct err *e)
 	return err_set(e, ERR_NOMEM, "no memory to split the data");
 }
 
-static int check(const struct partition *p, double validation, struct err *e)
+static int check(
+        const struct dataset *d, const struct partition *p, double validation, struct err *e)
 {
 	if (!(validation >= 0 && validation < 1))
 		return err_set(e, ERR_INVALID,
 		        "validation share %g, expected 0 or more and below 1", validation);
+	if (p->kind == PARTITION_LABEL && d->tokens)
+		return err_set(
+		        e, ERR_INVALID, "a split by labels of tokens, which have none: use shard");
 	if (p->kind == PARTITION_ALL)
 		return 0;
 	if (p->parts == 0 || p->part >= p->parts)
@@ -39,6 +43,17 @@ static int check(const struct partition *p, double validation, struct err *e)
 	if (p->kind == PARTITION_LABEL && !(p->alpha > 0 && isfinite(p->alpha)))
 		return err_set(e, ERR_INVALID, "alpha %g, expected a number above 0", p->alpha);
 	return 0;
+}
+
+/* Windows of training begin anywhere in the first T tokens of an epoch, so that each may run into
+ * the next sample: the last ones are held out, and the one before them is left out. */
+static void hold_out_last(const struct dataset *d, uint32_t n_val, uint32_t *val, uint32_t *rest)
+{
+	const uint32_t first = d->count - n_val, n = first - (n_val > 0);
+	for (uint32_t i = 0; i < n; i++)
+		rest[i] = i;
+	for (uint32_t i = 0; i < n_val; i++)
+		val[i] = first + i;
 }
 
 /* Cuts the set in two. Both come out in file order, which reads memory forwards. */
@@ -200,21 +215,26 @@ int data_split(const struct dataset *d, const struct partition *p, double valida
 {
 	*train = *val = NULL;
 	*n_train = *n_val = 0;
-	int rc = check(p, validation, e);
+	int rc = check(d, p, validation, e);
 	if (rc)
 		return rc;
 	/* If validation is wanted there is at least one sample. */
 	uint32_t held = (uint32_t)floor(validation * d->count + 0.5);
 	if (validation > 0 && held == 0)
 		held = 1;
-	if (held >= d->count)
+	const uint32_t between = d->tokens && held > 0; /* see hold_out_last */
+	if (held + between >= d->count)
 		return err_set(e, ERR_INVALID,
 		        "a validation share of %g leaves no sample of %u to train on", validation,
 		        d->count);
-	uint32_t n = d->count - held;
+	uint32_t n = d->count - held - between;
 	*train = malloc(n * sizeof **train);
 	*val = malloc((held ? held : 1) * sizeof **val);
-	if (!*train || !*val || hold_out(d, p->seed, held, *val, *train))
+	if (!*train || !*val)
+		rc = out_of_memory(e);
+	else if (d->tokens)
+		hold_out_last(d, held, *val, *train);
+	else if (hold_out(d, p->seed, held, *val, *train))
 		rc = out_of_memory(e);
 	if (!rc)
 		rc = cut_part(d, p, *train, &n, e);

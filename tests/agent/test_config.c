@@ -163,7 +163,7 @@ static void test_problems_name_key_line_and_nearest(void **state)
 	        "f.json:1: unknown key \"batch_size\"; did you mean \"train.batch\"?\n");
 	expect("{\"train\": 3}", "f.json:1: train: must be an object of settings, not a number\n");
 	expect("{\"model\": \"cmn\"}",
-	        "f.json:1: model: \"cmn\" is not one of mlp, cnn, resnet20; did you mean "
+	        "f.json:1: model: \"cmn\" is not one of mlp, cnn, resnet20, gpt; did you mean "
 	        "\"cnn\"?\n");
 	expect("{\"run\": {\"device\": \"\"}}", "f.json:1: run.device: must not be empty\n");
 	expect("[]", "f.json:1: a config must be an object, {…}, not a list\n");

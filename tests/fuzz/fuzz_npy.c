@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	put(path[0], data, size);
 	put(path[1], data, size);
 	e = (struct err){0};
-	rc = dataset_read(&d, 0, folder, DATA_TRAIN, 0, &e);
+	rc = dataset_read(&d, 0, folder, DATA_TRAIN, 0, 0, &e);
 	if (rc) {
 		if (e.code != rc || !e.msg[0])
 			abort();

@@ -54,12 +54,12 @@ static void put(const char *name, const void *data, size_t len)
 	assert_int_equal(fclose(f), 0);
 }
 
-static void expect_error(
+static inline void expect_error(
         int format, enum data_part part, int64_t classes, int code, const char *text)
 {
 	struct dataset d;
 	struct err e = {0};
-	assert_int_equal(dataset_read(&d, format, folder, part, classes, &e), code);
+	assert_int_equal(dataset_read(&d, format, folder, part, classes, 0, &e), code);
 	assert_int_equal(e.code, code);
 	if (!strstr(e.msg, text))
 		fail_msg("\"%s\" is not in \"%s\"", text, e.msg);

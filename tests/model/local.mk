@@ -13,7 +13,8 @@ UNIT_TESTS += \
 	tests/model/test_ops \
 	tests/model/test_pool \
 	tests/model/test_safetensors \
-	tests/model/test_stats
+	tests/model/test_stats \
+	tests/model/test_tokens
 
 TSAN_TESTS += \
 	tests/model/test_graph \

@@ -33,7 +33,7 @@ static void test_cifar10(void **state)
 	put("data_batch_1.bin", room, records(room, 3, 0, 10));
 	put("data_batch_2.bin", room, records(room, 2, 3, 10));
 	put("test_batch.bin", room, records(room, 4, 5, 10));
-	assert_int_equal(dataset_read(&d, 0, folder, DATA_TRAIN, 0, &e), 0);
+	assert_int_equal(dataset_read(&d, 0, folder, DATA_TRAIN, 0, 0, &e), 0);
 	assert_int_equal(d.count, 5);
 	assert_int_equal(d.classes, 10);
 	assert_true(d.per_channel);
@@ -46,7 +46,7 @@ static void test_cifar10(void **state)
 				        (i + 7 * (1024 * c + k)) % 251);
 	}
 	dataset_close(&d);
-	assert_int_equal(dataset_read(&d, 2, folder, DATA_TEST, 12, &e), 0);
+	assert_int_equal(dataset_read(&d, 2, folder, DATA_TEST, 12, 0, &e), 0);
 	assert_int_equal(d.count, 4);
 	assert_int_equal(d.classes, 12);
 	dataset_close(&d);
@@ -59,7 +59,7 @@ static void test_cifar100(void **state)
 	struct dataset d;
 	struct err e = {0};
 	put("train.bin", room, records(room, 4, 60, 100));
-	assert_int_equal(dataset_read(&d, 0, folder, DATA_TRAIN, 0, &e), 0);
+	assert_int_equal(dataset_read(&d, 0, folder, DATA_TRAIN, 0, 0, &e), 0);
 	assert_int_equal(d.classes, 100);
 	assert_int_equal(d.labels[3], 63);
 	assert_int_equal(d.pixels[0], 60);

@@ -43,7 +43,7 @@ static void test_bytes_are_images(void **state)
 	save("x_train.npy", DICT("|u1", "(3, 2, 2, 2)"), pixels, sizeof pixels);
 	save_labels();
 	assert_string_equal(data_format_names[NPY], "npy");
-	assert_int_equal(dataset_read(&d, 0, folder, DATA_TRAIN, 0, &e), 0);
+	assert_int_equal(dataset_read(&d, 0, folder, DATA_TRAIN, 0, 0, &e), 0);
 	assert_int_equal(d.count, 3);
 	assert_int_equal(d.classes, 3);
 	assert_true(d.shape.dim[0] == 2 && d.shape.dim[1] == 2 && d.shape.dim[2] == 2);
@@ -61,7 +61,7 @@ static void expect_values(const float *want, size_t n)
 	struct dataset d;
 	struct err e = {0};
 	struct normalisation norm;
-	if (dataset_read(&d, NPY, folder, DATA_TRAIN, 0, &e))
+	if (dataset_read(&d, NPY, folder, DATA_TRAIN, 0, 0, &e))
 		fail_msg("%s", e.msg);
 	assert_null(d.pixels);
 	assert_memory_equal(d.values, want, n * sizeof *want);
