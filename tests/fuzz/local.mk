@@ -21,6 +21,7 @@ FUZZ_TARGETS = \
 	tests/fuzz/fuzz_npy \
 	tests/fuzz/fuzz_safetensors \
 	tests/fuzz/fuzz_scenario \
+	tests/fuzz/fuzz_tokens \
 	tests/fuzz/fuzz_transport \
 	tests/fuzz/fuzz_wire
 
@@ -46,6 +47,7 @@ tests_fuzz_fuzz_noise_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
 tests_fuzz_fuzz_npy_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_safetensors_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_scenario_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_tokens_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_datagram_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
 tests_fuzz_fuzz_frame_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
 tests_fuzz_fuzz_transport_SOURCES = tests/fuzz/fuzz_transport.c tests/fuzz/fake_uv.c \
