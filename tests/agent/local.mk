@@ -11,6 +11,7 @@ UNIT_TESTS += \
 	tests/agent/test_control_acts \
 	tests/agent/test_control_flock \
 	tests/agent/test_cores \
+	tests/agent/test_gpt \
 	tests/agent/test_learner \
 	tests/agent/test_learner_files \
 	tests/agent/test_learner_keep \
@@ -36,6 +37,7 @@ UNIT_TESTS += \
 	tests/agent/test_watch
 
 TSAN_TESTS += \
+	tests/agent/test_gpt \
 	tests/agent/test_learner \
 	tests/agent/test_learner_files \
 	tests/agent/test_learner_merge \
