@@ -69,9 +69,16 @@ def uniform(n, stream, bound):
     return (centred * (bound / 2.0 ** 23)).astype(np.float32)
 
 
+def reads_tokens(model):
+    return any(layer["type"] == "embedding" for layer in model["layers"])
+
+
 def make_batch(model, batch, seed, step):
-    """Images (B, H, W, C) as Dunlin wants them, and labels."""
+    """Images (B, H, W, C) as Dunlin wants them, and labels; or tokens (B, T), and as many labels."""
     shape, stream = [batch] + model["input"], 1000 * (1 + seed) + 2 * step
+    if reads_tokens(model):
+        return [(bits(int(np.prod(shape)), stream + k) % model["classes"]).astype(np.int64)
+                .reshape(shape) for k in (0, 1)]
     x = uniform(int(np.prod(shape)), stream, 1.5).reshape(shape)
     return x, (bits(batch, stream + 1) % model["classes"]).astype(np.int64)
 
@@ -92,6 +99,9 @@ KINDS = {
     "add": ("add", {}),
     "batch_norm": ("norm", {"eps": 1e-5, "momentum": 0.1}),
     "shortcut": ("short", {"units": None, "stride": 1}),
+    "embedding": ("embed", {"units": None, "std": 2**-5}),
+    "attention": ("attn", {"heads": None}),
+    "head": ("head", {}),
 }
 
 
@@ -114,9 +124,24 @@ def make_model(shape, classes, *layers):
     return {"input": shape, "classes": classes, "layers": out}
 
 
+def attention(x, heads):
+    """As in the paper, position by position masked; x is (B, T, 3C)."""
+    b, t, c = x.shape[0], x.shape[1], x.shape[2] // 3
+    q, k, v = (y.reshape(b, t, heads, c // heads).transpose(1, 2) for y in x.split(c, 2))
+    scores = q @ k.transpose(2, 3) / np.sqrt(c // heads)
+    scores = scores.masked_fill(torch.ones(t, t).triu(1).bool(), -float("inf"))
+    return (scores.softmax(3) @ v).transpose(1, 2).reshape(b, t, c)
+
+
 def run_layer(layer, x, p, training):
     kind, name = layer["type"], layer["name"]
     w, b = p.get(name + ".weight"), p.get(name + ".bias")
+    if kind == "embedding":
+        return F.embedding(x[0], w) + p[name + ".position"]
+    if kind == "attention":
+        return attention(x[0], layer["heads"])
+    if kind == "head":
+        return x[0] @ next(v for k, v in p.items() if k.startswith("embed")).T
     if kind == "dense":
         return F.linear(x[0], w, b)
     if kind == "conv2d":
@@ -129,6 +154,8 @@ def run_layer(layer, x, p, training):
         return F.batch_norm(x[0], p[name + ".running_mean"], p[name + ".running_var"], w, b,
                             training=training, momentum=layer["momentum"], eps=layer["eps"])
     if kind == "layer_norm":
+        if x[0].dim() == 3:
+            return F.layer_norm(x[0], x[0].shape[-1:], w, b, layer["eps"])
         last = x[0].movedim(1, -1)
         return F.layer_norm(last, last.shape[-1:], w, b, layer["eps"]).movedim(-1, 1)
     if kind == "gelu" and layer.get("tanh"):
@@ -138,6 +165,11 @@ def run_layer(layer, x, p, training):
         return F.pad(y, (0, 0, 0, 0, 0, layer["units"] - y.shape[1]))
     return {"relu": F.relu, "gelu": F.gelu, "flatten": lambda v: v.flatten(1),
             "global_pool": lambda v: v.mean((2, 3)), "add": lambda v: v + x[1]}[kind](x[0])
+
+
+def cross_entropy(logits, labels):
+    """The mean over all labels: a sample of tokens has one for each position."""
+    return F.cross_entropy(logits.flatten(0, -2), torch.tensor(labels).flatten())
 
 
 def kink_distance(layer, x):
@@ -155,7 +187,7 @@ def kink_distance(layer, x):
 
 def forward(model, p, x, training=True):
     """The logits, and the distance of the nearest kink."""
-    x = torch.tensor(x, dtype=torch.float64)
+    x = torch.tensor(x) if reads_tokens(model) else torch.tensor(x, dtype=torch.float64)
     outputs, near = {"input": x.permute(0, 3, 1, 2) if x.dim() == 4 else x}, 1.0
     for layer in model["layers"]:
         source = [outputs[f] for f in layer["from"]]
@@ -168,11 +200,17 @@ def make_params(model):
     """Float64 leaves with float32 values, in the order of the layers."""
     shape = model["input"]
     x = torch.zeros([1] + ([shape[2]] + shape[:2] if len(shape) == 3 else shape))
+    x = x.long() if reads_tokens(model) else x
     p, outputs = {}, {"input": x}
     for layer in model["layers"]:
         source = [outputs[f] for f in layer["from"]]
+        if layer["type"] == "embedding":
+            for suffix, rows in ((".weight", model["classes"]), (".position", shape[0])):
+                values = uniform(rows * layer["units"], len(p), 2).reshape(rows, -1)
+                p[layer["name"] + suffix] = torch.tensor(
+                    values, dtype=torch.float64).requires_grad_()
         if layer["type"] in ("dense", "conv2d"):
-            inputs = source[0].shape[1]
+            inputs = source[0].shape[-1 if source[0].dim() == 3 else 1]
             kernel = [layer["kernel"]] * 2 if layer["type"] == "conv2d" else []
             shapes = {".weight": [layer["units"], inputs] + kernel}
             if layer["bias"]:
@@ -183,7 +221,7 @@ def make_params(model):
                 p[layer["name"] + suffix] = torch.tensor(
                     values, dtype=torch.float64).requires_grad_()
         if layer["type"] in ("batch_norm", "layer_norm"):
-            channels = source[0].shape[1]
+            channels = source[0].shape[-1 if source[0].dim() == 3 else 1]
             for suffix in (".weight", ".bias"):
                 values = uniform(channels, len(p), 2)
                 p[layer["name"] + suffix] = torch.tensor(
@@ -249,7 +287,7 @@ def train(model, c, batch, seed, kinks_matter):
         logits, near = forward(model, p, x)
         if kinks_matter and near < KINK_DISTANCE:
             raise NearKink
-        loss = F.cross_entropy(logits, torch.tensor(labels))
+        loss = cross_entropy(logits, labels)
         loss.backward()
         if c.get("clip"):
             clipped += float(torch.nn.utils.clip_grad_norm_(
@@ -276,11 +314,11 @@ def make_values(model, runs, sampled, batch, seed):
     p = make_params(model)
     x, labels = make_batch(model, batch, seed, 0)
     eval_logits, _ = forward(model, p, x, training=False)
-    eval_loss = F.cross_entropy(eval_logits, torch.tensor(labels))
+    eval_loss = cross_entropy(eval_logits, labels)
     logits, near = forward(model, p, x)
     if near < KINK_DISTANCE:
         raise NearKink
-    loss = F.cross_entropy(logits, torch.tensor(labels))
+    loss = cross_entropy(logits, labels)
     loss.backward()
     out = {"logits": stored(eval_logits, False), "loss": np.array([float(loss)])}
     if float(eval_loss.detach()) != float(loss.detach()):
@@ -379,6 +417,12 @@ def main():
         [4, 5, 3], 3, ("layer_norm", {"eps": 2**-16}), conv(6, pad=1), ("gelu", {"tanh": True}),
         ("layer_norm", {"eps": 2**-10}), "global_pool", dense(20), ("gelu", {"tanh": True}),
         ("layer_norm", {"eps": 2**-16}), dense(3))
+    eps = {"eps": 2**-16}
+    small["gpt"] = make_model(
+        [7], 11, ("embedding", {"units": 8}), ("layer_norm", eps), dense(24),
+        ("attention", {"heads": 2}), dense(8), ("add", {"from": ["embed1", "dense2"]}),
+        ("layer_norm", eps), dense(32), ("gelu", {"tanh": True}), dense(8),
+        ("add", {"from": ["add1", "dense4"]}), ("layer_norm", eps), "head")
     for name, model in small.items():
         make_file(folder, name, model, whole, False)
     make_file(folder, "mlp", make_model(

@@ -31,7 +31,7 @@ struct golden {
 	bool sampled;
 	double tolerance;
 	float *params, *values; /* owned; n_total floats */
-	float *x;               /* owned */
+	float *x;               /* owned; or tokens */
 	int32_t *labels;        /* owned */
 };
 
@@ -88,8 +88,12 @@ static void fill_uniform(float *out, size_t n, uint32_t stream, double bound)
 static void fill_batch(struct golden *g, uint32_t step)
 {
 	uint32_t stream = 1000 * (1 + g->seed) + 2 * step;
-	fill_uniform(g->x, (size_t)g->batch * shape_count(&g->arch.input), stream, 1.5);
-	for (size_t i = 0; i < (size_t)g->batch; i++)
+	const size_t n = (size_t)g->batch * shape_count(&g->arch.input);
+	fill_uniform(g->x, g->arch.tokens ? 0 : n, stream, 1.5);
+	for (size_t i = 0; g->arch.tokens && i < n; i++)
+		((int32_t *)(void *)g->x)[i] =
+		        (int32_t)(mixed_bits(i, stream) % (uint64_t)g->arch.classes);
+	for (size_t i = 0; i < (size_t)(g->batch * g->arch.positions); i++)
 		g->labels[i] = (int32_t)(mixed_bits(i, stream + 1) % (uint64_t)g->arch.classes);
 }
 
@@ -133,7 +137,7 @@ static void golden_open(struct golden *g, const char *name)
 	g->params = calloc(g->arch.n_total, sizeof *g->params);
 	g->values = calloc(g->arch.n_total, sizeof *g->values);
 	g->x = calloc((size_t)g->batch * shape_count(&input), sizeof *g->x);
-	g->labels = calloc((size_t)g->batch, sizeof *g->labels);
+	g->labels = calloc((size_t)(g->batch * g->arch.positions), sizeof *g->labels);
 	assert_true(g->params && g->values && g->x && g->labels);
 	for (int v = 0; v < g->arch.n_views; v++) {
 		const struct param_view *p = &g->arch.views[v];
@@ -226,13 +230,13 @@ static double train_batch(struct golden *g, struct graph *n, uint32_t step)
 	fill_batch(g, step);
 	if (graph_train(n, g->x, g->labels, false, 1 / (float)g->batch, step, &r, &e) != 0)
 		fail_msg("%s", e.msg);
-	assert_int_equal(r.count, g->batch);
-	return r.loss_sum / (double)g->batch;
+	assert_int_equal(r.count, g->batch * g->arch.positions);
+	return r.loss_sum / (double)r.count;
 }
 
 static void check_first(struct golden *g, struct graph *n)
 {
-	size_t count = (size_t)(g->batch * g->arch.classes);
+	size_t count = (size_t)(g->batch * g->arch.positions * g->arch.classes);
 	float *logits = malloc(2 * count * sizeof *logits), *want = logits + count;
 	struct loss_result r;
 	struct err e = {0};
@@ -246,7 +250,7 @@ static void check_first(struct golden *g, struct graph *n)
 	assert_int_equal(t->bytes, count * sizeof *want);
 	memcpy(want, t->data, t->bytes);
 	check_apart(g, "logits", logits, want, count);
-	double loss = r.loss_sum / (double)g->batch;
+	double loss = r.loss_sum / (double)r.count;
 	check_losses(g, st_find(&g->file, "eval_loss") ? "eval_loss" : "loss", &loss, 1);
 	loss = train_batch(g, n, 0);
 	check_losses(g, "loss", &loss, 1);
@@ -363,6 +367,7 @@ int main(void)
 	        MODEL("residual"),
 	        MODEL("norms"),
 	        MODEL("layer_norms"),
+	        MODEL("gpt"),
 	        MODEL("mlp"),
 	        MODEL("cnn"),
 	        cmocka_unit_test(schedules_match),
