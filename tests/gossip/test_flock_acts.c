@@ -359,6 +359,26 @@ static void test_promised_copy_stays(void **state)
 	assert_int_equal(bed_sent(&b, EXCHANGE_GIFT)->gift.snapshot, copy);
 }
 
+/* A minute long a joiner whose transfer broke finds the rest of it. */
+static void test_copy_is_kept_for_a_minute(void **state)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_TRANSFERRED, .code = ERR_IO};
+	struct flock_config c = config();
+	(void)state;
+	open_with(&c, 1);
+	ask(1, 0, 0);
+	state_taken();
+	uint64_t taken_ms = b.now_ms;
+	connected(1, numbers);
+	e.transferred.use = bed_did(&b, FLOCK_DO_TRANSFER)->use;
+	e.exchange = numbers;
+	bed_step(&b, e);
+	while (did(FLOCK_DO_RELEASE) == 0 && b.now_ms - taken_ms < 70000)
+		bed_pass(&b, 50);
+	assert_in_range(b.now_ms - taken_ms, 60000, 60200);
+	assert_int_equal(bed_did(&b, FLOCK_DO_RELEASE)->slot, SLOT_DONATED);
+}
+
 /* In a short run a few seconds are a long way: one of half our steps is no model of the flock. */
 static void test_copy_of_the_beginning_is_old(void **state)
 {
@@ -591,6 +611,7 @@ int main(void)
 	        TEST(test_gift_tells_what_it_is),
 	        TEST(test_copy_that_cannot_be_taken),
 	        TEST(test_promised_copy_stays),
+	        TEST(test_copy_is_kept_for_a_minute),
 	        TEST(test_copy_of_the_beginning_is_old),
 	        TEST(test_joiner_that_is_not_reached_is_told),
 	        TEST(test_transfer_is_waited_for),

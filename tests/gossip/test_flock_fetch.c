@@ -448,7 +448,7 @@ static void test_learner_without_room_for_a_trial(void **state)
 	measured();
 	tried(0.6, ERR_NOMEM);
 	assert_non_null(bed_said(&b, SAY_JOIN_ADOPT_FAILED));
-	(void)asked();
+	assert_int_equal(asked().fetch.offset, 0);
 	assert_int_not_equal(donor, first);
 	assert_int_equal(quarantined(), 0);
 }
@@ -536,6 +536,8 @@ static void test_adopted_state(void **state)
 	assert_int_equal(bed_said(&b, SAY_JOIN_TAKEN)->a, 1000);
 	assert_int_equal(bed_said(&b, SAY_JOIN_TAKEN)->b, 2); /* witnesses beside the donor */
 	bed_step(&b, e);
+	assert_non_null(bed_said(&b, SAY_JOINED));
+	assert_int_equal(bed_said(&b, SAY_JOINED)->b, 3 * AHEAD);
 	assert_int_equal(did(FLOCK_DO_RELEASE), 1);
 	assert_int_equal(bed_did(&b, FLOCK_DO_RELEASE)->slot, SLOT_FETCHED);
 	assert_int_equal(did(FLOCK_DO_TRAIN), 1);

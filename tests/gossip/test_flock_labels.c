@@ -267,6 +267,28 @@ static void test_votes_are_counted_anew(void **state)
 	close_bed();
 }
 
+/* And none has more votes than agents: of us and one of theirs the lower counts. */
+static void test_one_vote_for_each_agent(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	c.manifest.total = 1ull << 40;
+	c.fresh = 1ull << 40;
+	bed_open(&b, &c);
+	bed_train_with(&b, 0);
+	certify(0, OURS, 1, 0);
+	(void)grown_in(5, 0, 0);
+	bed_word(&b, 1, 0, 1, true);
+	for (int i = SYBIL; i < SYBIL + 3; i++) {
+		bed_record(&b, i, 1ull << 39, 1);
+		certify(i, THEIRS, 1, 0);
+	}
+	bed_pass(&b, 500);
+	struct flock_view v = bed_view(&b);
+	assert_in_range(v.clock - v.samples, OWN_RATE, 1000 * v.samples);
+	close_bed();
+}
+
 /* A record comes before what its certificate says: until then it is nobody's. */
 static void test_no_label_yet(void **state)
 {
@@ -308,6 +330,23 @@ static void test_who_counts(void **state)
 	close_bed();
 	open_with(SYBILS, OURS, 2, 0);
 	assert_int_equal(bed_view(&b).candidates, 1 + SYBILS);
+	close_bed();
+}
+
+/* Whichever label was known first. */
+static void test_who_counts_of_the_first_label(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	bed_open(&b, &c);
+	for (int i = SYBIL; i < SYBIL + SYBILS; i++) {
+		bed_record(&b, i, 0, 1);
+		certify(i, THEIRS, 2, 0);
+	}
+	bed_pass(&b, 250);
+	certify(0, OURS, 1, 0);
+	bed_pass(&b, 250);
+	assert_int_equal(bed_view(&b).candidates, 2);
 	close_bed();
 }
 
@@ -432,8 +471,10 @@ int main(void)
 	        cmocka_unit_test(test_churn_is_no_age),
 	        cmocka_unit_test(test_crowd_is_no_age),
 	        cmocka_unit_test(test_votes_are_counted_anew),
+	        cmocka_unit_test(test_one_vote_for_each_agent),
 	        cmocka_unit_test(test_no_label_yet),
 	        cmocka_unit_test(test_who_counts),
+	        cmocka_unit_test(test_who_counts_of_the_first_label),
 	        cmocka_unit_test(test_unknown_ids_wait),
 	        cmocka_unit_test(test_quarantine_keeps_the_place),
 	        cmocka_unit_test(test_donations),

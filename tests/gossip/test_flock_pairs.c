@@ -587,6 +587,30 @@ static void test_far_partner_is_clipped(void **state)
 	assert_true(bed_said(&b, SAY_EXCHANGE)->own_factor == 1);
 }
 
+/* ---- donations */
+
+/* No memory for a copy: all who wait for it are told, also who got the last place for having
+ * exchanged with us. */
+static void test_all_who_wait_for_a_copy_are_told(void **state)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_REFUSED};
+	struct exchange_message m = {.kind = EXCHANGE_FETCH};
+	(void)state;
+	open_with(1000000, FLOCK_DONATIONS);
+	bed_train(&b, 10, 0.1);
+	whole(1, theirs(1), 0.5);
+	m.fetch.manifest = b.c.manifest;
+	for (int i = FLOCK_DONATIONS; i > 0; i--) {
+		m.exchange = ++numbers;
+		bed_hear(&b, i, &m);
+		assert_int_equal(b.a->n_sends, 0);
+	}
+	e.refused = FLOCK_DO_TAKE_STATE;
+	bed_step(&b, e);
+	assert_int_equal(b.a->n_sends, FLOCK_DONATIONS);
+	assert_int_equal(did(FLOCK_DO_RELEASE), 1);
+}
+
 /* ---- sketches */
 
 /* Where no exchange takes a snapshot, one of its own every eight seconds says where it is. */
@@ -729,6 +753,45 @@ static void test_unknown_places_are_not_far(void **state)
 		struct flock_view v = bed_view(&b);
 		assert_false(v.recent[(v.n_recent - 1) % FLOCK_RECENT].word.far);
 	}
+}
+
+/* Of so many offers, how many go to the last of eight peers, which tells that it is far from where
+ * we were at that clock. */
+static int offers_to_the_far_one(int offers, double clock)
+{
+	struct flock_config c = bed_config();
+	uint64_t number;
+	int to, n = 0;
+	c.rate_cap = 1e12;
+	c.stale = 10;
+	c.gate.every_samples = 5 * 32;
+	c.guard = true;
+	n_peers = 8;
+	bed_open(&b, &c);
+	bed_train_with(&b, n_peers);
+	for (int i = 0; i < offers; i++) {
+		for (int k = 1; k <= n_peers; k++) { /* a round that is refused, but tells */
+			struct exchange_message m = bed_offer(&b, ++numbers);
+			struct sketch at = bed_place(10, k == n_peers ? 3 : 0.1);
+			m.terms.final = true;
+			m.terms.clock = (uint64_t)(clock * (double)bed_view(&b).clock);
+			sketch_pack(&at, m.terms.sketch);
+			bed_hear(&b, k, &m);
+		}
+		assert_true(steps_to_offer(100, &to, &number) > 0);
+		say(to, EXCHANGE_BUSY, number);
+		n += to == n_peers;
+	}
+	bed_close(&b);
+	return n;
+}
+
+/* Half of the draws take the farthest of three, by what is known of one time. */
+static void test_far_partners_are_met_more_often(void **state)
+{
+	(void)state;
+	assert_in_range(offers_to_the_far_one(60, 1), 14, 30);
+	assert_in_range(offers_to_the_far_one(60, 0.5), 2, 12); /* an eighth, as all others */
 }
 
 /* ---- in touch */
@@ -989,11 +1052,13 @@ int main(void)
 	        TEST(test_not_finite),
 	        TEST(test_far_partner_is_clipped),
 	        TEST(test_far_and_clipped_hard_is_an_offence),
+	        TEST(test_all_who_wait_for_a_copy_are_told),
 	        TEST(test_own_sketch_every_eight_seconds),
 	        TEST(test_near_one_is_not_near_all),
 	        TEST(test_cap_in_merge_rounds),
 	        TEST(test_another_batch_is_no_change),
 	        TEST(test_unknown_places_are_not_far),
+	        cmocka_unit_test(test_far_partners_are_met_more_often),
 	        cmocka_unit_test(test_exchange_puts_in_touch),
 	        TEST(test_after_an_exchange_all_begins_anew),
 	        TEST(test_stale_agent_stays_stale),

@@ -39,7 +39,7 @@ static void significance_by_hand(void **s)
 	assert_int_equal(v.communicating, 9);
 	assert_int_equal(v.by_reason[REASON_WARMUP], 7);
 	assert_int_equal(v.by_reason[REASON_SIGNIFICANT], 2);
-	assert_true(v.budget_left < 0 && v.cap_left < 0);
+	assert_true(v.budget_left == -1 && v.cap_left == -1);
 
 	gate_renew(f.g); /* warm-up again, and nothing of the old average */
 	v = gate_view(f.g, f.now);
