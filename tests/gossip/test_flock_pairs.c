@@ -292,6 +292,7 @@ static bool begins_often(int peers)
 	bed_open(&b, &c);
 	told_place = b.place;
 	bed_train_with(&b, peers);
+	bed_train(&b, 1, 0.1);
 	for (int k = 0; k < 30; k++) {
 		whole(1, theirs(1), 0.01);
 		for (int i = 1; i <= peers; i++)
