@@ -560,7 +560,8 @@ static void restore_counts(struct trainer *t, const struct checkpoint_state *s, 
 	if (!own) {
 		double noise, signal;
 
-		(void)batch_known(&t->batch, &noise, &signal);
+		if (!batch_known(&t->batch, &noise, &signal))
+			noise = signal = 0;
 		batch_given(&t->batch, &t->batch_config, t->batch.size, noise, signal);
 	}
 }

@@ -107,7 +107,7 @@ bool batch_decide(
 		if (next > b->size || b->may_fall)
 			b->size = next;
 	}
-	if (own)
+	if (own && noise > 0) /* else nothing was decided of what a donor said */
 		b->may_fall = 0;
 	return b->size != was;
 }

@@ -238,6 +238,41 @@ static void test_given_by_a_donor(void **state)
 	config_close(&d);
 }
 
+/* Another agent's checkpoint is a donor's word: its averages count once they rest on enough. */
+static void test_checkpoint_of_another(void **state)
+{
+	char path[512];
+	struct checkpoint file;
+	struct trainer_notes notes;
+	struct config c;
+	struct err e;
+
+	one_layer(&c, *state);
+	c.train.batch_max = 64;
+	snprintf(path, sizeof path, "%s/another", (char *)*state);
+	for (int steps = 100; steps <= 300; steps += 200) { /* every eighth is a test */
+		struct trainer *a = make(&c), *b = make(&c);
+		double noise, signal, given, given_signal;
+
+		for (int i = 0; i < steps; i++)
+			step(a);
+		trainer_set_origin(a, &(struct checkpoint_origin){.owner = "one"});
+		trainer_set_origin(b, &(struct checkpoint_origin){.owner = "another"});
+		trainer_batch(a, &noise, &signal);
+		assert_int_equal(noise > 0, steps == 300);
+		assert_int_equal(trainer_save(a, path, &e), 0);
+		assert_int_equal(checkpoint_open(&file, path, &e), 0);
+		assert_int_equal(trainer_restore(b, &file, &notes, &e), 0);
+		checkpoint_close(&file);
+		assert_int_equal(trainer_batch(b, &given, &given_signal), a->batch.size);
+		assert_true(given == noise && given_signal == signal);
+		assert_int_equal(b->batch.tests, 0);
+		trainer_free(a);
+		trainer_free(b);
+	}
+	config_close(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -246,6 +281,7 @@ int main(void)
 	        cmocka_unit_test(test_grows_and_ends),
 	        cmocka_unit_test(test_resume),
 	        cmocka_unit_test(test_given_by_a_donor),
+	        cmocka_unit_test(test_checkpoint_of_another),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -277,6 +277,30 @@ static void test_batch_grows(void **state)
 	done(c);
 }
 
+/* No step holds a sample twice: of 30 that an agent has, three micro-batches at most. */
+static void test_batch_of_a_part(void **state)
+{
+	struct outcome *a = play(state,
+	        "\"agents\": {\"count\": 20, \"step_ms\": 50, \"split\": \"shard\"}, "
+	        "\"network\": {\"up_mbit\": 1, \"down_mbit\": 1, \"latency_ms\": 5}, "
+	        "\"method\": {\"kind\": \"dunlin\"}, \"train\": {\"batch\": 10, "
+	        "\"epochs\": 250, \"lr\": 0.05, \"batch_adapt\": \"norm\", "
+	        "\"batch_eta\": 0.01, \"batch_max\": 80}, "
+	        "\"gossip\": {\"gate\": \"every\", \"every\": 20}",
+	        1);
+	double most = 0;
+	assert_int_equal(a->rc, 0);
+	for (int k = 1; k < a->run.n_points; k++) {
+		const struct sim_point *p = &a->run.points[k - 1], *q = &a->run.points[k];
+		if (q->steps > p->steps)
+			most = fmax(most,
+			        (double)(q->samples - p->samples) / (double)(q->steps - p->steps));
+	}
+	if (!(most > 20 && most <= 30))
+		fail_msg("%g samples a step", most);
+	done(a);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -287,6 +311,7 @@ int main(void)
 	        cmocka_unit_test(test_partition),
 	        cmocka_unit_test(test_threads),
 	        cmocka_unit_test(test_batch_grows),
+	        cmocka_unit_test(test_batch_of_a_part),
 	};
 	return cmocka_run_group_tests(tests, set_up, remove_folder);
 }

@@ -135,6 +135,22 @@ static void test_lies(void **state)
 	}
 }
 
+/* Tests that find no noise decide nothing: a donor's size may still fall by later ones. */
+static void test_given_size_without_noise(void **state)
+{
+	struct batch_state b;
+	(void)state;
+	batch_start(&b, &config);
+	batch_given(&b, &config, 1024, 0, 0);
+	feed(&b, -10, 1, 32);
+	assert_false(batch_decide(&b, &config, 64, 1));
+	assert_int_equal(b.may_fall, 1);
+	feed(&b, 100, 1, 200);
+	assert_true(batch_decide(&b, &config, 128, 1));
+	assert_int_equal(b.size, 160);
+	assert_int_equal(b.may_fall, 0);
+}
+
 static void test_restored(void **state)
 {
 	struct batch_state b = {.size = 100, .noise = 4, .signal = 2, .tests = 50};
@@ -172,6 +188,7 @@ int main(void)
 	        cmocka_unit_test(test_never_smaller),
 	        cmocka_unit_test(test_given),
 	        cmocka_unit_test(test_lies),
+	        cmocka_unit_test(test_given_size_without_noise),
 	        cmocka_unit_test(test_restored),
 	        cmocka_unit_test(test_end),
 	};

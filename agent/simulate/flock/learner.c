@@ -52,6 +52,16 @@ static void outer_begins(struct world *w, uint32_t i)
 	memset(a->outer, 0, w->n_train * sizeof(float));
 }
 
+/* As agent/train/trainer.c: no step holds a sample twice. */
+static struct batch_config batch_of(const struct world *w, uint32_t i)
+{
+	struct batch_config c = w->batch;
+	uint64_t samples = fleet_agent_samples(sim_fleet(w->sim), i);
+	c.most = c.most < samples ? c.most : samples;
+	c.most = c.most > c.first ? c.most : c.first;
+	return c;
+}
+
 void world_learner_open(struct world *w, uint32_t i)
 {
 	struct world_learner *l = &w->agent[i].learner;
@@ -59,7 +69,8 @@ void world_learner_open(struct world *w, uint32_t i)
 	memset(l, 0, sizeof *l);
 	l->stepping = stepping;
 	l->agents = 1;
-	batch_start(&l->batch, &w->batch);
+	l->batch_config = batch_of(w, i);
+	batch_start(&l->batch, &l->batch_config);
 	outer_begins(w, i);
 }
 
@@ -404,7 +415,8 @@ static void adopt(struct world *w, uint32_t i, const struct flock_action *a)
 	state_get(w, i, g->learner.before);
 	g->learner.before_optim_steps = *fleet_optim_steps(sim_fleet(w->sim), i);
 	state_set(w, i, g->fetched, a->adopt.optim_steps);
-	batch_given(&g->learner.batch, &w->batch, a->adopt.batch, a->adopt.noise, a->adopt.signal);
+	batch_given(&g->learner.batch, &g->learner.batch_config, a->adopt.batch, a->adopt.noise,
+	        a->adopt.signal);
 }
 
 /* ---- requests */
@@ -499,8 +511,8 @@ static void plan_step(struct world *w, uint32_t i)
 	l->lr_times = 1;
 	if (!w->adapts)
 		return;
-	uint64_t size = batch_now(
-	        &l->batch, &w->batch, l->agents, w->total > clock ? w->total - clock : 0, w->total);
+	uint64_t size = batch_now(&l->batch, &l->batch_config, l->agents,
+	        w->total > clock ? w->total - clock : 0, w->total);
 	double times = (double)size / (double)w->batch.first;
 	if (c->train.batch_lr != BATCH_LR_KEEP)
 		l->lr_times = c->train.batch_lr == BATCH_LR_SQRT ? sqrt(times) : times;
@@ -516,7 +528,7 @@ static void learn_batch(
 	if (r->part > 0)
 		batch_test(&l->batch, r->part, r->part2, (uint64_t)r->count,
 		        r->grad_norm * r->grad_norm);
-	(void)batch_decide(&l->batch, &w->batch, l->step, l->agents);
+	(void)batch_decide(&l->batch, &l->batch_config, l->step, l->agents);
 	t->batch = (uint64_t)r->count;
 	if (!batch_known(&l->batch, &t->noise, &t->signal))
 		t->noise = t->signal = 0;

@@ -65,6 +65,7 @@ struct world_conn {
 struct world_learner {
 	bool training, stepping, done, stopped, restores;
 	uint64_t step, samples, others, agents;
+	struct batch_config batch_config;
 	struct batch_state batch; /* with train.batch_adapt */
 	double lr_times;          /* of the step under way */
 	double lr;                /* of the last one; 0: the parameters were set since */

@@ -151,8 +151,6 @@ static void fill_base(struct world *w)
 	        .micro = (uint64_t)s->config.train.batch,
 	        .first = (uint64_t)s->config.train.batch,
 	        .most = (uint64_t)s->config.train.batch_max};
-	if (w->batch.most < w->batch.first)
-		w->batch.most = w->batch.first;
 	learner_groups_of(&w->groups, a);
 	f->learner = true;
 	f->manifest = (struct manifest){.run = 1,
