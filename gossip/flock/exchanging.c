@@ -438,7 +438,7 @@ static bool draw_far(struct flock *f, struct peer_id *to, bool *far)
 	                       f->now_ms, FAR_OF, some);
 	if (n == 0)
 		return false;
-	*to = some[0];
+	*to = some[rng_below(&f->rng, (uint64_t)n)]; /* the sample is fair, its order is not */
 	for (int i = 0; i < n; i++) {
 		if (!flock__was_apart(f, &some[i], &d))
 			continue;

@@ -525,6 +525,47 @@ static void test_too_many_wrapped_blocks(void **state)
 	}
 }
 
+/* The scales of a lattice are learnt from what a measurement found, also when its exchange has been
+ * given up, and told from then on. */
+static void test_scales_are_learnt(void **state)
+{
+	static const int8_t found[3] = {5, 6, 7}, size[3] = {0, 0, 0};
+	struct flock_config c = bed_config();
+	(void)state;
+	c.stale = 10;
+	c.format = 1;
+	c.scaled = 1 << 1;
+	c.gate.every_samples = 40 * 32;
+	n_peers = 1;
+	for (int i = 0; i < 3; i++) {
+		struct flock_event e = {.kind = FLOCK_EVENT_MEASURED};
+		uint64_t number;
+		int to;
+		bed_open(&b, &c);
+		told_place = b.place;
+		bed_train_with(&b, 1);
+		number = theirs(1);
+		transferred(number, 0, 1000);
+		e.measured.slot = SLOT_STAGING;
+		e.code = i == 2 ? ERR_NOMEM : 0;
+		e.measured.finite = true;
+		e.measured.n_scales = 3;
+		e.measured.found = found;
+		e.measured.size = size;
+		if (i == 1)
+			say(1, EXCHANGE_ABORT, number);
+		bed_step(&b, e);
+		say(1, EXCHANGE_ABORT, number);
+		assert_true(steps_to_offer(60, &to, &number) > 0);
+		const struct exchange_terms *t = &bed_sent(&b, EXCHANGE_OFFER)->terms;
+		assert_int_equal(t->n_scales, i < 2 ? 3 : 0);
+		assert_int_equal(t->format, i < 2 ? 1 : 0); /* the plain one without */
+		if (i < 2)
+			assert_memory_equal(t->scales, found, 3);
+		bed_close(&b);
+	}
+}
+
 /* What is not finite is never used, and held against who sent it. */
 static void test_not_finite(void **state)
 {
@@ -712,23 +753,23 @@ static void test_cap_in_merge_rounds(void **state)
 	assert_int_equal(offers, 0);
 }
 
-/* A gradient of more samples has less noise: its average follows the batch. */
+/* A gradient of fewer samples has more noise: its average follows the batch. */
 static void test_another_batch_is_no_change(void **state)
 {
 	struct flock_event e = {.kind = FLOCK_EVENT_STEPS};
-	struct flock_trained s = {.loss = 1, .lr = 0.1, .noise = 128};
+	struct flock_trained s = {.loss = 1, .lr = 0.1, .noise = 4};
 	(void)state;
 	open_with(1000000, 1);
 	e.steps.list = &s;
 	e.steps.n = 1;
 	for (int i = 0; i < 50; i++) {
-		s.batch = i < 49 ? 32 : 128;
-		s.grad_norm = i < 49 ? 2 : 1;
+		s.batch = i < 49 ? 4 : 1;
+		s.grad_norm = i < 49 ? 1 : 2;
 		s.step++;
 		s.samples += s.batch;
 		bed_step(&b, e);
 	}
-	assert_true(fabs(gate_view(bed_view(&b).gate, b.now_ms).average - 1) < 1e-9);
+	assert_true(fabs(gate_view(bed_view(&b).gate, b.now_ms).average - 4) < 1e-9);
 }
 
 /* With the guard half of the partners are drawn for being far; of whom nobody has told where it is
@@ -756,9 +797,9 @@ static void test_unknown_places_are_not_far(void **state)
 	}
 }
 
-/* Of so many offers, how many go to the last of eight peers, which tells that it is far from where
- * we were at that clock. */
-static int offers_to_the_far_one(int offers, double clock)
+/* Of so many offers, how many go to the first of eight peers, which tells that it is far from where
+ * we are; or from where nobody knows that we were. */
+static int offers_to_the_far_one(int offers, bool now)
 {
 	struct flock_config c = bed_config();
 	uint64_t number;
@@ -773,15 +814,15 @@ static int offers_to_the_far_one(int offers, double clock)
 	for (int i = 0; i < offers; i++) {
 		for (int k = 1; k <= n_peers; k++) { /* a round that is refused, but tells */
 			struct exchange_message m = bed_offer(&b, ++numbers);
-			struct sketch at = bed_place(10, k == n_peers ? 3 : 0.1);
+			struct sketch at = bed_place(10, k == 1 ? 3 : 0.1);
 			m.terms.final = true;
-			m.terms.clock = (uint64_t)(clock * (double)bed_view(&b).clock);
+			m.terms.clock = now ? bed_view(&b).clock : 10;
 			sketch_pack(&at, m.terms.sketch);
 			bed_hear(&b, k, &m);
 		}
 		assert_true(steps_to_offer(100, &to, &number) > 0);
 		say(to, EXCHANGE_BUSY, number);
-		n += to == n_peers;
+		n += to == 1;
 	}
 	bed_close(&b);
 	return n;
@@ -791,8 +832,8 @@ static int offers_to_the_far_one(int offers, double clock)
 static void test_far_partners_are_met_more_often(void **state)
 {
 	(void)state;
-	assert_in_range(offers_to_the_far_one(60, 1), 14, 30);
-	assert_in_range(offers_to_the_far_one(60, 0.5), 2, 12); /* an eighth, as all others */
+	assert_in_range(offers_to_the_far_one(60, true), 14, 30);
+	assert_in_range(offers_to_the_far_one(60, false), 2, 12); /* an eighth, as all others */
 }
 
 /* ---- in touch */
@@ -1050,6 +1091,7 @@ int main(void)
 	        TEST(test_dropped_measurement),
 	        TEST(test_broken_transfer),
 	        cmocka_unit_test(test_too_many_wrapped_blocks),
+	        cmocka_unit_test(test_scales_are_learnt),
 	        TEST(test_not_finite),
 	        TEST(test_far_partner_is_clipped),
 	        TEST(test_far_and_clipped_hard_is_an_offence),
