@@ -235,6 +235,7 @@ static inline void bed_open(struct bed *b, const struct flock_config *c)
 	b->a = malloc(sizeof *b->a);
 	assert_non_null(b->memory);
 	assert_non_null(b->a);
+	memset(b->a, 0xa5, sizeof *b->a); /* what an action or a word does not say is zero */
 	assert_int_equal(flock_init(&b->core, b->memory, n, c, b->now_ms, &e), 0);
 	bed_step(b, (struct flock_event){.kind = FLOCK_EVENT_START});
 }

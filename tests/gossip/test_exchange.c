@@ -532,6 +532,11 @@ static void test_given_up(void **unused)
 		ended(&f, OUTCOME_BROKEN, false);
 		assert_int_equal(f.a.result.why, EXCHANGE_UNKNOWN);
 		end(&f);
+		reach(&f, s, ours, EXCHANGE_PAIR, false);
+		m.busy.why = EXCHANGE_WHYS; /* of a newer version */
+		hear(&f, m);
+		assert_int_equal(f.a.result.why, EXCHANGE_OTHER);
+		end(&f);
 	}
 }
 

@@ -251,6 +251,11 @@ static void test_ledger_tells_of_an_offer(void **state)
 	bed_pass(&b, 5000);
 	assert_true(bed_view(&b).counts.by_outcome[OUTCOME_TIMEOUT] > 0);
 	assert_ptr_equal(last_tried(), e);
+	const struct ledger *l = bed_view(&b).ledger;
+	int tried = 0;
+	for (uint32_t i = 0; i < ledger_count(l); i++)
+		tried += ledger_get(l, i)->tried;
+	assert_int_equal(tried, 1);
 	assert_int_equal(e->outcome, OUTCOME_BUSY);
 	assert_memory_equal(&e->peer, &id, sizeof id);
 }
@@ -377,6 +382,21 @@ static void test_copy_is_kept_for_a_minute(void **state)
 		bed_pass(&b, 50);
 	assert_in_range(b.now_ms - taken_ms, 60000, 60200);
 	assert_int_equal(bed_did(&b, FLOCK_DO_RELEASE)->slot, SLOT_DONATED);
+	/* And as long as somebody reads it. */
+	ask(1, 0, 0);
+	state_taken();
+	taken_ms = b.now_ms;
+	connected(1, numbers);
+	e.transferred.use = bed_did(&b, FLOCK_DO_TRANSFER)->use;
+	e.exchange = numbers;
+	while (did(FLOCK_DO_RELEASE) == 0 && b.now_ms - taken_ms < 70000)
+		bed_pass(&b, 50);
+	assert_int_equal(did(FLOCK_DO_RELEASE), 0);
+	bed_step(&b, e);
+	bed_pass(&b, 50);
+	int released = did(FLOCK_DO_RELEASE);
+	bed_pass(&b, 50);
+	assert_int_equal(released + did(FLOCK_DO_RELEASE), 1);
 }
 
 /* In a short run a few seconds are a long way: one of half our steps is no model of the flock. */

@@ -154,6 +154,20 @@ static void test_newcomer_goes_by_the_median(void **state)
 	bed_close(&b);
 }
 
+/* Before it trains an agent goes by those who have trained; afterwards the others count, too. */
+static void test_zeros_have_no_say_before_we_train(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	bed_open(&b, &c);
+	bed_record(&b, 1, 100000, 1);
+	for (int i = 2; i <= 5; i++)
+		bed_record(&b, i, 0, 1);
+	bed_pass(&b, 800);
+	assert_int_equal(counted(), 100000);
+	bed_close(&b);
+}
+
 /* A pause makes us no slower, and the cap of the others no lower. */
 static void test_idle_time_is_no_rate(void **state)
 {
@@ -369,6 +383,7 @@ int main(void)
 	        cmocka_unit_test(test_first_seconds_count),
 	        cmocka_unit_test(test_early_lie_is_capped),
 	        cmocka_unit_test(test_newcomer_goes_by_the_median),
+	        cmocka_unit_test(test_zeros_have_no_say_before_we_train),
 	        cmocka_unit_test(test_idle_time_is_no_rate),
 	        cmocka_unit_test(test_earlier_life_is_no_rate),
 	        cmocka_unit_test(test_withdrawn_claim),

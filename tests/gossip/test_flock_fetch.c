@@ -453,6 +453,27 @@ static void test_learner_without_room_for_a_trial(void **state)
 	assert_int_equal(quarantined(), 0);
 }
 
+/* What could not be measured is asked for again. */
+static void test_state_that_could_not_be_measured(void **state)
+{
+	struct exchange_message m;
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct flock_event e = {.kind = FLOCK_EVENT_MEASURED};
+		newcomer(1);
+		given();
+		transferred(2 * BED_COUNT, 0);
+		e.code = i == 0 ? ERR_NOMEM : 0;
+		e.measured.slot = SLOT_FETCHED;
+		e.measured.finite = true;
+		e.measured.sketch = i == 0 ? &b.place : NULL;
+		bed_step(&b, e);
+		assert_int_equal(did(FLOCK_DO_TRY), 0);
+		assert_true(asks_within(1000, &m));
+		bed_close(&b);
+	}
+}
+
 /* A worse state may be that of an honest flock on other data: its donor is only not asked again. */
 static void test_worse_state(void **state)
 {
@@ -601,6 +622,7 @@ int main(void)
 	        TEST(test_gift_tells_samples),
 	        TEST(test_slow_donor),
 	        TEST(test_learner_without_room_for_a_trial),
+	        cmocka_unit_test(test_state_that_could_not_be_measured),
 	        TEST(test_worse_state),
 	        cmocka_unit_test(test_leaving_while_a_state_comes),
 	        TEST(test_adopted_state),

@@ -119,6 +119,7 @@ static void test_evaluation_comes_first(void **state)
 	e.eval = (struct flock_eval){.correct = 3, .count = 4, .step = 10}; /* one of training's */
 	bed_step(&b, e);
 	assert_true(bed_view(&b).has_eval && !bed_view(&b).has_local);
+	assert_int_equal(bed_view(&b).eval.correct, 3);
 	bed_record(&b, 1, BED_TOTAL, 1);
 	bed_pass(&b, 500);
 	assert_null(bed_sent(&b, EXCHANGE_OFFER));

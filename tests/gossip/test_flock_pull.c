@@ -75,6 +75,7 @@ static double exchange_now(double distance, struct sketch at, bool final)
 	m = (struct exchange_message){.kind = EXCHANGE_COMMIT, .exchange = number};
 	bed_hear(&b, who, &m);
 	assert_non_null(bed_did(&b, FLOCK_DO_APPLY));
+	assert_int_equal(bed_did(&b, FLOCK_DO_APPLY)->apply.n, 2);
 	double moved = (double)bed_did(&b, FLOCK_DO_APPLY)->apply.k[0] * distance;
 	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_APPLIED});
 	m = (struct exchange_message){.kind = EXCHANGE_ACK, .exchange = number};

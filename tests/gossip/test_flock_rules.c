@@ -472,6 +472,28 @@ static void test_witnesses_from_before_a_sleep(void **state)
 	assert_int_equal(bed_view(&b).quarantined, 0);
 }
 
+/* Half a minute later all have told anew. */
+static void test_witnesses_long_after_a_sleep(void **state)
+{
+	(void)state;
+	newcomer(3);
+	given(5, 0);
+	b.now_ms += 2000;
+	for (int i = 0; i < 310; i++) {
+		peers_live();
+		bed_pass(&b, 100);
+	}
+	for (int i = 1; i <= 3; i++) {
+		struct exchange_message m = bed_offer(&b, 10 + (uint64_t)i);
+		m.terms.clock = 300000;
+		bed_hear(&b, i, &m);
+	}
+	transferred(2 * BED_COUNT, 0);
+	measured(bed_place(-10, 0));
+	assert_non_null(bed_said(&b, SAY_JOIN_IMPLAUSIBLE));
+	assert_int_equal(bed_view(&b).quarantined, 1);
+}
+
 /* How many questions have gone out until then, and to whom the last. */
 static int asks_within(uint64_t ms)
 {
@@ -641,6 +663,7 @@ int main(void)
 	        TEST(test_state_that_all_have),
 	        TEST(test_one_witness_is_none),
 	        TEST(test_witnesses_from_before_a_sleep),
+	        TEST(test_witnesses_long_after_a_sleep),
 	        TEST(test_donor_has_time_to_answer),
 	        TEST(test_donor_is_busy),
 	        TEST(test_gift_out_of_turn),

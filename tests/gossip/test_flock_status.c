@@ -196,10 +196,12 @@ static void test_donations_are_counted(void **state)
 	transferred(2, 1, 0);
 	assert_non_null(bed_said(&b, SAY_DONATED));
 	assert_int_equal(bed_said(&b, SAY_DONATED)->a, 10);
+	assert_int_equal(bed_view(&b).counts.donations, 1);
 	assert_non_null(fetch(3, 2));
 	assert_int_equal(bed_sent(&b, EXCHANGE_GIFT)->gift.snapshot, copy);
 	transferred(3, 2, ERR_IO);
 	assert_non_null(bed_said(&b, SAY_DONATION_BROKEN));
+	assert_int_equal(bed_said(&b, SAY_DONATION_BROKEN)->error, ERR_IO);
 	*c = bed_view(&b).counts;
 	assert_int_equal(c->donations, 1);
 	assert_int_equal(c->donated_bytes, 4000);

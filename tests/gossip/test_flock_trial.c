@@ -116,7 +116,7 @@ static void refused(void)
 	assert_null(bed_did(&b, FLOCK_DO_ADOPT));
 	const struct flock_say *s = bed_said(&b, SAY_JOIN_WORSE);
 	assert_non_null(s);
-	assert_in_range(s->peer.bytes[0] - 0x10, 1, 3);
+	assert_in_range(s->peer.bytes[0] - 0x10, 1, 5);
 	assert_int_equal(bed_view(&b).counts.refused, 1);
 	bed_close(&b);
 }
@@ -144,6 +144,26 @@ static void test_newcomer_goes_by_what_peers_report(void **state)
 	newcomer(3, 0.5f);
 	tried(2.25, 2.3, 2.3, true);
 	refused();
+}
+
+/* By the larger half of their reports, whoever told first: here at most 2.28. */
+static void test_reports_are_of_the_larger_half(void **state)
+{
+	static const float losses[] = {2.2f, 0.1f, 0.2f, 2.1f};
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		int donor = newcomer(5, 0.5f), n = 0;
+		for (int k = 1; k <= 5; k++)
+			if (k != donor)
+				bed_record(&b, k, 100000, losses[n++]);
+		tried(i == 0 ? 2.27 : 2.29, 2.3, 2.3, true);
+		if (i == 1) {
+			refused();
+			continue;
+		}
+		assert_non_null(bed_did(&b, FLOCK_DO_ADOPT));
+		bed_close(&b);
+	}
 }
 
 /* At the beginning of a run peers themselves are not far. */
@@ -262,6 +282,8 @@ static void test_momentum_widens_no_radius(void **state)
 	radius = 0;
 	double most = 0.25 * sketch_norm(&b.place);
 	assert_true(most > 0 && fabs(bed_view(&b).radius - most) <= 0.001 * most);
+	bed_train(&b, 1, 0.001);
+	assert_true(fabs(bed_view(&b).radius - 0.064) < 1e-6); /* 64 such steps */
 	bed_train(&b, 1, 1e20);
 	assert_true(bed_view(&b).radius > 0 && bed_view(&b).radius <= 1.001 * most);
 	assert_false(bed_view(&b).radius_warm);
@@ -466,6 +488,12 @@ static void test_the_one_witness_must_agree(void **state)
 	far_flock();
 	measured(&far);
 	assert_non_null(bed_did(&b, FLOCK_DO_TRY));
+	/* And once it is ours, it is not asked for again. */
+	tried(0.6, 1, 2.3, true);
+	assert_non_null(bed_did(&b, FLOCK_DO_ADOPT));
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_ADOPTED});
+	bed_pass(&b, 1000);
+	assert_false(bed_view(&b).joining);
 	bed_close(&b);
 }
 
@@ -641,6 +669,7 @@ int main(void)
 	        cmocka_unit_test(test_not_finite),
 	        cmocka_unit_test(test_worse_than_the_initial_weights),
 	        cmocka_unit_test(test_newcomer_goes_by_what_peers_report),
+	        cmocka_unit_test(test_reports_are_of_the_larger_half),
 	        cmocka_unit_test(test_peers_report_little),
 	        cmocka_unit_test(test_resumed_goes_by_its_own_loss),
 	        cmocka_unit_test(test_one_report_is_none),

@@ -66,6 +66,10 @@ static void test_manifest(void **unused)
 	struct manifest m = like;
 	m.formats = 2 | 1ull << 63;
 	assert_int_equal(manifest_compare(&m, &like) | manifest_compare(&like, &m), MANIFEST_SAME);
+	m = like;
+	m.optimizer = 3; /* of a newer version */
+	manifest_words(&m, &like, words);
+	assert_string_equal(words, "the optimizer differs: theirs 3, ours adamw (train.optimizer)");
 	/* All at once, as long as they get: what follows from another model is not told. */
 	memset(&m, 0xff, sizeof m);
 	m.formats = 4;

@@ -552,9 +552,11 @@ static void test_pulls(void **state)
 	/* Half a window later the path goes on, and so does the account. */
 	partners_path(p, 138, 1.5);
 	assert_true(fabs(partners_pull_left(p, &a) - 3) < 1e-9);
+	partners_pulled(p, &a, 1, false, now);
+	assert_true(fabs(partners_pull_left(p, &a) - 2) < 1e-9);
 	/* Another half: what was before the window counts no more, neither path nor pull. */
 	partners_path(p, 266, 2.0);
-	assert_true(fabs(partners_pull_left(p, &a) - 4) < 1e-9);
+	assert_true(fabs(partners_pull_left(p, &a) - 3) < 1e-9);
 	/* New parameters, a new path. */
 	partners_path(p, 267, 0);
 	assert_true(partners_pull_left(p, &other) <= 0);
