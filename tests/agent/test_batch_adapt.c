@@ -251,7 +251,7 @@ static void test_checkpoint_of_another(void **state)
 	c.train.batch_max = 64;
 	snprintf(path, sizeof path, "%s/another", (char *)*state);
 	for (int steps = 100; steps <= 300; steps += 200) { /* every eighth is a test */
-		struct trainer *a = make(&c), *b = make(&c);
+		struct trainer *a = new_trainer(&c), *b = new_trainer(&c);
 		double noise, signal, given, given_signal;
 
 		for (int i = 0; i < steps; i++)
