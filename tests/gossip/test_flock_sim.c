@@ -11,8 +11,9 @@ static struct fsim_result run(struct fsim_setup s)
 	struct fsim_result r = fsim_seed(&s);
 	if (r.failed)
 		print_message("# %s\n#     tests/sim/sim_flock --seed %llu%s%s\n", r.failure,
-		        (unsigned long long)s.seed, s.still ? " --still" : "",
-		        s.pace == PACE_SLOW    ? " --pace slow"
+		        (unsigned long long)s.seed, s.lattice ? " --lattice" : "",
+		        s.still                ? " --still"
+		        : s.pace == PACE_SLOW  ? " --pace slow"
 		        : s.pace == PACE_MIXED ? " --pace mixed"
 		                               : "");
 	return r;
@@ -47,6 +48,24 @@ static void test_sum_stays(void **state)
 	assert_int_equal(failed, 0);
 	assert_int_equal(sum.crashes, 0);
 	assert_true(sum.exchanges > 100);
+}
+
+/* The same, and all else, where parameters travel modulo a lattice. */
+static void test_lattices(void **state)
+{
+	(void)state;
+	struct fsim_result sum = {0};
+	uint64_t failed = 0;
+	for (uint64_t seed = 1; seed <= 36; seed++) {
+		struct fsim_setup s = {
+		        .seed = seed, .only = -1, .lattice = true, .still = seed % 3 == 0};
+		struct fsim_result r = run(s);
+		failed += r.failed;
+		fsim_result_add(&sum, &r);
+	}
+	assert_int_equal(failed, 0);
+	print_message("# %llu exchanges modulo a lattice\n", (unsigned long long)sum.lattices);
+	assert_true(sum.lattices > sum.exchanges / 2);
 }
 
 static void test_kept(void **state)
@@ -133,6 +152,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_same_seed_same_run),
 	        cmocka_unit_test(test_sum_stays),
+	        cmocka_unit_test(test_lattices),
 	        cmocka_unit_test(test_kept),
 	        cmocka_unit_test(test_liars),
 	        cmocka_unit_test(test_slow_steps),

@@ -6,6 +6,7 @@
  */
 #include "tests/sim/flock/byzantine.h"
 
+#include <math.h>
 #include <string.h>
 
 static struct fsim_conn *find(struct fsim_agent *a, uint64_t exchange)
@@ -153,11 +154,19 @@ static void run(struct fsim *w, int i, struct fsim_conn *c)
 		script_donates(w, who[c->how.use == USE_FETCH], who[c->how.use != USE_FETCH], ms);
 }
 
-static float quantised(float v, uint8_t format)
+float bulk_step(const struct fsim_agent *g, uint8_t format)
+{
+	int octaves = (g->scale - (g->scale & 1)) / 2;
+	return ldexpf(1, octaves - (format == FSIM_MOD4 ? 2 : 6));
+}
+
+static float quantised(const struct fsim_agent *g, float v, uint8_t format)
 {
 	uint32_t bits;
 	if (format == 0)
 		return v;
+	if (format >= FSIM_MOD8)
+		return bulk_step(g, format) * rintf(v / bulk_step(g, format));
 	memcpy(&bits, &v, sizeof bits);
 	bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
 	memcpy(&v, &bits, sizeof v);
@@ -185,7 +194,7 @@ void bulk_transfer(struct fsim *w, int i, const struct flock_action *a)
 	if (a->use == USE_EXCHANGE && a->transfer.sends) {
 		c->n_data = (uint64_t)w->params;
 		for (int p = 0; p < w->params; p++)
-			c->data[p] = quantised(g->snapshot[p], a->transfer.format);
+			c->data[p] = quantised(g, g->snapshot[p], a->transfer.format);
 	} else if (a->use >= USE_DONATE) {
 		c->n_data = FSIM_VECTORS * (uint64_t)w->params - a->transfer.offset;
 		memcpy(c->data, g->donated + a->transfer.offset, c->n_data * sizeof(float));
@@ -219,8 +228,19 @@ void bulk_cancel_use(struct fsim *w, int i, const struct flock_action *a)
 static void receive_exchange(struct fsim *w, int i, const struct fsim_conn *c, uint64_t n)
 {
 	struct fsim_agent *g = &w->agent[i];
-	for (uint64_t p = 0; p < n; p++)
-		g->staging[p] = c->in[p] - quantised(g->snapshot[p], c->how.transfer.format);
+	g->format = c->how.transfer.format;
+	g->wrapped = false;
+	float most = g->format < FSIM_MOD8
+	                     ? INFINITY
+	                     : bulk_step(g, g->format) * (g->format == FSIM_MOD4 ? 7 : 127);
+	for (uint64_t p = 0; p < n; p++) {
+		/* Of what was packed by other steps than ours nothing can be made. */
+		float in = g->format < FSIM_MOD8 ? c->in[p] : quantised(g, c->in[p], g->format);
+		g->staging[p] = in - quantised(g, g->snapshot[p], g->format);
+		g->wrapped = g->wrapped || fabsf(g->staging[p]) > most;
+	}
+	if (g->wrapped) /* both see it */
+		memset(g->staging, 0, sizeof g->staging);
 }
 
 /* What comes goes on where the same state ended, or another one that is near it. */
@@ -272,8 +292,9 @@ void bulk_ends(struct fsim *w, int i, int conn, uint32_t op)
 	e->code = code;
 	e->transferred.use = use;
 	e->transferred.received = n;
-	e->transferred.bytes_sent = 4 * c->n_data;
-	e->transferred.bytes_received = 4 * n;
+	uint64_t each = use == USE_EXCHANGE && c->how.transfer.format >= FSIM_MOD8 ? 1 : 4;
+	e->transferred.bytes_sent = each * c->n_data;
+	e->transferred.bytes_received = each * n;
 	if (code != 0)
 		forget(w, c);
 	c->exchange = 0;

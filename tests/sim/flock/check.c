@@ -81,6 +81,7 @@ void check_result(struct fsim *w, int i, const struct exchange_result *r)
 	if (r->outcome == OUTCOME_EXCHANGED)
 		w->exchanges++;
 	w->trained_together += r->outcome == OUTCOME_EXCHANGED && !r->final;
+	w->lattices += r->outcome == OUTCOME_EXCHANGED && r->format >= FSIM_MOD8;
 	w->one_sided += r->outcome == OUTCOME_ONE_SIDED;
 	if (r->outcome != OUTCOME_EXCHANGED && r->outcome != OUTCOME_ONE_SIDED) {
 		if (r->moved)

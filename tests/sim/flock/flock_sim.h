@@ -47,6 +47,7 @@ struct fsim_item {
 	struct gossip_message gossip;
 	struct sketch sketch;
 	struct flock_trained step;
+	int8_t found, size;
 };
 
 struct fsim_checkpoint {
@@ -139,6 +140,9 @@ struct fsim_agent {
 	struct fsim_toy toy;
 	struct fsim_disk disk;
 	float snapshot[FSIM_PARAMS], staging[FSIM_PARAMS];
+	int8_t scale; /* of all parameters, which the snapshot travels by */
+	bool wrapped; /* the partner was further apart than that can tell: nothing is in staging */
+	uint8_t format; /* of the last transfer */
 	float donated[FSIM_VECTORS * FSIM_PARAMS], fetched[FSIM_VECTORS * FSIM_PARAMS];
 	enum fsim_owner owner[4]; /* by enum flock_slot */
 	uint64_t tag;             /* of the state in DONATED: no two have the same */
@@ -264,6 +268,7 @@ struct fsim_setup {
 	int n;          /* 0: drawn */
 	int only;       /* of all faults this one; −1: as drawn */
 	bool still;     /* agents begin apart and do not move by training; nobody dies */
+	bool lattice;   /* parameters travel modulo one: mod8 or mod4 */
 	bool byzantine; /* some lie: byzantine.h */
 	int lie;        /* of all lies this one; −1: as drawn */
 	bool verbose;
@@ -312,6 +317,7 @@ struct fsim {
 	uint32_t active; /* faults under way, a bit each */
 	uint64_t trained_together, steps, exchanges, adoptions, one_sided, crashes, crashes_between,
 	        met, no_results;
+	uint64_t lattices;       /* of the exchanges */
 	uint32_t occurred;       /* faults, a bit each */
 	uint64_t trained;        /* samples, by all agents, in truth */
 	uint64_t states;         /* donated, by all */
@@ -348,6 +354,7 @@ struct fsim_result {
 	uint64_t trained_together; /* exchanges that were no merge rounds, of each side */
 	uint32_t faults; /* that occurred, a bit each */
 	uint64_t hash, steps, virtual_ms, exchanges, one_sided;
+	uint64_t lattices;                 /* exchanges modulo one */
 	uint64_t adoptions, met;           /* met: of these, by flocks that were apart */
 	uint64_t crashes, crashes_between; /* between: two actions of one step */
 	uint64_t no_results;               /* agents that left as stale */
@@ -355,6 +362,10 @@ struct fsim_result {
 	double worst_off;
 };
 struct fsim_result fsim_seed(const struct fsim_setup *s);
+
+/* Numbers of wire formats that are lattices, as net/bulk/convert.h has them. */
+#define FSIM_MOD8 2
+#define FSIM_MOD4 3
 /* Seeds that fail where a fault of the core is put back; the last has seed 0. */
 extern const struct fsim_setup fsim_kept[];
 void fsim_result_add(struct fsim_result *sum, const struct fsim_result *r);
@@ -392,6 +403,7 @@ void bulk_close(struct fsim *w, int i, uint64_t exchange);
 void bulk_transfer(struct fsim *w, int i, const struct flock_action *a);
 void bulk_cancel_use(struct fsim *w, int i, const struct flock_action *a);
 void bulk_ends(struct fsim *w, int i, int conn, uint32_t op);
+float bulk_step(const struct fsim_agent *g, uint8_t format); /* of a lattice */
 void bulk_dead(struct fsim *w, int i);
 
 /* toy.c */

@@ -2,8 +2,9 @@
 /* sim_flock: whole agents by the hundred. A seed that fails prints the command that replays it with
  * its trace. --processes shares the seeds out, --stop ends at the first failure, --reach prints
  * what the seeds reached (phase × event × fault), --still runs them without training: the sum over
- * all agents must stay, --kept runs only those that were kept for a fault that they found,
- * --byzantine lets some lie, --pace slow or mixed sets how long steps take. */
+ * all agents must stay, --lattice lets parameters travel modulo one, --kept runs only those that
+ * were kept for a fault that they found, --byzantine lets some lie, --pace slow or mixed sets how
+ * long steps take. */
 #include "tests/sim/flock/byzantine.h"
 
 #include <getopt.h>
@@ -35,9 +36,10 @@ static const char *const paces[PACES] = {"drawn", "slow", "mixed"};
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: sim_flock [--seeds N] [--first S] [--seed S] [--only FAULT]\n"
-	                "    [--agents N] [--still] [--byzantine] [--lie LIE] [--stop] [--reach]\n"
-	                "    [--kept] [--pace drawn|slow|mixed] [--processes N]\n");
+	fprintf(stderr,
+	        "usage: sim_flock [--seeds N] [--first S] [--seed S] [--only FAULT]\n"
+	        "    [--agents N] [--still] [--lattice] [--byzantine] [--lie LIE] [--stop]\n"
+	        "    [--reach] [--kept] [--pace drawn|slow|mixed] [--processes N]\n");
 	return 2;
 }
 
@@ -53,7 +55,7 @@ static void print_failure(const struct options *o, const struct fsim_result *r)
 		printf(" --lie %s", byz_lie_name(o->setup.lie));
 	if (o->setup.pace)
 		printf(" --pace %s", paces[o->setup.pace]);
-	printf("%s\n", o->setup.still ? " --still" : "");
+	printf("%s%s\n", o->setup.lattice ? " --lattice" : "", o->setup.still ? " --still" : "");
 	fflush(stdout);
 }
 
@@ -185,9 +187,10 @@ static bool parse(int argc, char **argv, struct options *o)
 	        {"first", required_argument, NULL, 'f'}, {"seed", required_argument, NULL, 's'},
 	        {"only", required_argument, NULL, 'o'}, {"agents", required_argument, NULL, 'a'},
 	        {"processes", required_argument, NULL, 'p'}, {"still", no_argument, NULL, 'l'},
-	        {"stop", no_argument, NULL, 'x'}, {"reach", no_argument, NULL, 'r'},
-	        {"kept", no_argument, NULL, 'k'}, {"byzantine", no_argument, NULL, 'b'},
-	        {"lie", required_argument, NULL, 'i'}, {"pace", required_argument, NULL, 'P'}, {0}};
+	        {"lattice", no_argument, NULL, 'm'}, {"stop", no_argument, NULL, 'x'},
+	        {"reach", no_argument, NULL, 'r'}, {"kept", no_argument, NULL, 'k'},
+	        {"byzantine", no_argument, NULL, 'b'}, {"lie", required_argument, NULL, 'i'},
+	        {"pace", required_argument, NULL, 'P'}, {0}};
 	for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;)
 		switch (c) {
 		case 'n':
@@ -217,6 +220,9 @@ static bool parse(int argc, char **argv, struct options *o)
 			break;
 		case 'l':
 			o->setup.still = true;
+			break;
+		case 'm':
+			o->setup.lattice = true;
 			break;
 		case 'b':
 			o->setup.byzantine = true;

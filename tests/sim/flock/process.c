@@ -34,6 +34,15 @@ static struct flock_config config_of(struct fsim *w, int i)
 	        .leave_ms = 20000,
 	        .seed = rng_u64(&w->rng),
 	        .wire_seed = rng_u64(&w->rng)};
+	if (w->setup.lattice) {
+		f.format = w->setup.seed % 3 ? FSIM_MOD4 : FSIM_MOD8;
+		f.scaled = 1 << FSIM_MOD8 | 1 << FSIM_MOD4;
+		f.plain = 1;
+		f.merge = FSIM_MOD8;
+		f.n_formats = 4;
+		f.exchange_bytes[FSIM_MOD8] = (uint64_t)w->params;
+		f.exchange_bytes[FSIM_MOD4] = ((uint64_t)w->params + 1) / 2;
+	}
 	f.guard = f.seed & 1; /* agents with and without it understand each other */
 	f.lr_peak = 0.1;
 	f.gate = (struct gate_config){.mode = GATE_EVERY,

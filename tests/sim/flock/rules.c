@@ -340,7 +340,8 @@ static void sent_offer(struct fsim *w, int i, int to, const struct exchange_term
 	if (t->final != merging)
 		fsim_fail(w, "agent %d offers a merge round while it is %s", i,
 		        flock_phase_text((enum flock_phase)r->phase));
-	if (t->final && (t->format != 0 || t->mode != EXCHANGE_PAIR || t->beta != 0.5f))
+	bool exact = t->format == 0 || (w->setup.lattice && t->format == FSIM_MOD8);
+	if (t->final && (!exact || t->mode != EXCHANGE_PAIR || t->beta != 0.5f))
 		fsim_fail(w, "agent %d offers a merge round that is not exact", i);
 	if (r->failed_ms[to] != 0 && w->now_ms < r->failed_ms[to] + BACKOFF_MS)
 		fsim_fail(w, "agent %d asks %d again at once, which has failed", i, to);
@@ -376,10 +377,11 @@ static void check_cap(struct fsim *w, int i)
 {
 	const struct fsim_agent *g = &w->agent[i];
 	struct flock_view v;
+	double least = w->setup.lattice ? 0.5 * w->params : 2.0 * w->params;
 	if (w->cap <= 0 || crossed(w))
 		return;
 	flock_view(g->core, &v);
-	if (gate_view(v.gate, w->now_ms - g->behind_ms).cap_left < 2.0 * w->params)
+	if (gate_view(v.gate, w->now_ms - g->behind_ms).cap_left < least)
 		fsim_fail(w, "agent %d begins what its upload cap has no room for", i);
 }
 

@@ -130,7 +130,7 @@ static void open_world(struct fsim *w, const struct fsim_setup *s)
 	        .init = 3,
 	        .count = (uint64_t)w->params,
 	        .total = w->total,
-	        .formats = 3};
+	        .formats = s->lattice ? 15 : 3};
 	w->peer_rate = world_chance(w, 0.1) ? 2 : 50;
 	if (world_chance(w, 0.1))
 		w->cap = 4.0 * w->params; /* one exchange a second */
@@ -255,6 +255,7 @@ struct fsim_result fsim_seed(const struct fsim_setup *s)
 	r.virtual_ms = w->now_ms;
 	r.exchanges = w->exchanges;
 	r.trained_together = w->trained_together;
+	r.lattices = w->lattices;
 	r.adoptions = w->adoptions;
 	r.one_sided = w->one_sided;
 	r.met = w->met;
@@ -303,6 +304,7 @@ void fsim_result_add(struct fsim_result *sum, const struct fsim_result *r)
 	sum->virtual_ms += r->virtual_ms;
 	sum->exchanges += r->exchanges;
 	sum->trained_together += r->trained_together;
+	sum->lattices += r->lattices;
 	sum->one_sided += r->one_sided;
 	sum->adoptions += r->adoptions;
 	sum->met += r->met;

@@ -79,8 +79,11 @@ void toy_ask(struct fsim *w, int i, const struct flock_action *a)
 		world_later(w, item, 0);
 		return;
 	}
-	if (a->kind == FLOCK_DO_SNAPSHOT)
+	if (a->kind == FLOCK_DO_SNAPSHOT) {
 		check_owner(w, i, SLOT_SNAPSHOT, OWNER_NONE, OWNER_LEARNER);
+		if (a->snapshot.n_scales > 0)
+			w->agent[i].scale = a->snapshot.scales[0];
+	}
 	if (a->kind == FLOCK_DO_APPLY)
 		check_owner(w, i, SLOT_STAGING, OWNER_NONE, OWNER_LEARNER);
 	if (a->kind == FLOCK_DO_TAKE_STATE) {
@@ -346,6 +349,28 @@ void toy_turn(struct fsim *w, int i, uint32_t turn)
 
 /* ---- a worker */
 
+/* As of net/bulk/lattice.h, with all parameters in one block. */
+static void tell_scales(struct fsim *w, const struct fsim_agent *g, struct fsim_item *x)
+{
+	struct flock_event *e = &x->e;
+	bool lattice = g->format >= FSIM_MOD8;
+	float far = 0, size = 0, step = lattice ? bulk_step(g, g->format) : 0;
+	for (int p = 0; p < w->params; p++) {
+		far = fmaxf(far, fabsf(g->staging[p]));
+		size = fmaxf(size, fabsf(g->snapshot[p]));
+	}
+	x->found = g->wrapped    ? SCALES_WRAPPED
+	           : far <= step ? SCALES_LEAST
+	                         : scales_of(1.25f * far);
+	x->size = scales_of(size);
+	e->measured.found = &x->found;
+	e->measured.size = &x->size;
+	e->measured.n_scales = 1;
+	e->measured.blocks = lattice;
+	e->measured.wrapped = lattice && g->wrapped;
+	e->measured.rounding2 = (double)step * (double)step * w->params / 6;
+}
+
 void toy_measure(struct fsim *w, int i, uint8_t slot)
 {
 	struct fsim_agent *g = &w->agent[i];
@@ -363,5 +388,7 @@ void toy_measure(struct fsim *w, int i, uint8_t slot)
 	}
 	sketch_of(w, y, &x->sketch);
 	x->e.measured.sketch = &x->sketch;
+	if (slot == SLOT_STAGING && w->setup.lattice)
+		tell_scales(w, g, x);
 	world_later(w, item, world_between(w, 1, world_odd(w, 0.05) ? 600 : 10));
 }
