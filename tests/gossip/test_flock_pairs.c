@@ -92,7 +92,7 @@ static void applied(int with, uint64_t number, double distance)
 	assert_int_equal(bed_did(&b, FLOCK_DO_MEASURE)->slot, SLOT_STAGING);
 	measured(distance);
 	assert_non_null(bed_sent(&b, EXCHANGE_END));
-	if (bed_view(&b).guards) /* the learning rate of the last step goes along */
+	if (bed_view(&b).guards && b.step > 0) /* the learning rate of the last step goes along */
 		assert_true(bed_sent(&b, EXCHANGE_END)->end.word.lr == 0.1f);
 	say(with, EXCHANGE_END, number);
 	assert_non_null(bed_sent(&b, EXCHANGE_COMMIT));
@@ -526,7 +526,7 @@ static void test_too_many_wrapped_blocks(void **state)
 }
 
 /* The scales of a lattice are learnt from what a measurement found, and told from then on; but not
- * from what is not used, as when its exchange has been given up. */
+ * from one whose exchange has been given up, or that failed. */
 static void test_scales_are_learnt(void **state)
 {
 	static const int8_t found[3] = {5, 6, 7}, size[3] = {0, 0, 0};
