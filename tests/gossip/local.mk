@@ -32,6 +32,7 @@ UNIT_TESTS += \
 	tests/gossip/test_manifest \
 	tests/gossip/test_meetings \
 	tests/gossip/test_partners \
+	tests/gossip/test_scales \
 	tests/gossip/test_sketch \
 	tests/gossip/test_unlike
 
@@ -39,6 +40,7 @@ tests_gossip_test_batch_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_clip_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_manifest_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_meetings_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
+tests_gossip_test_scales_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_sketch_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_partners_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_gossip_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
