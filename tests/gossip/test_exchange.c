@@ -317,6 +317,8 @@ static void test_refusals(void **unused)
 		offer(&f, t, EXCHANGE_WILLING);
 		assert_int_equal(sent(&f, EXCHANGE_BUSY)->busy.why, EXCHANGE_OTHER);
 	}
+	offer(&f, t, EXCHANGE_BUDGET); /* what it would be refused for later is not told */
+	assert_int_equal(sent(&f, EXCHANGE_BUSY)->busy.why, EXCHANGE_OTHER);
 	assert_int_equal(f.dones, 0);
 	assert_int_equal(state(&f), EXCHANGE_IDLE);
 	end(&f);

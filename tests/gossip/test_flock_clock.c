@@ -147,6 +147,20 @@ static void test_sleep_while_it_looks(void **state)
 	bed_close(&b);
 }
 
+/* From the first peer that it sees it waits for the others' news, no longer. */
+static void test_looks_for_700_ms(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	bed_open(&b, &c);
+	bed_record(&b, 1, 0, 1);
+	bed_pass(&b, 700);
+	assert_int_equal(bed_view(&b).phase, FLOCK_LOOKING);
+	bed_pass(&b, 50);
+	assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING);
+	bed_close(&b);
+}
+
 /* Samples of an earlier life count as our own, and all hear of them; the learner hears of the
  * others', in which a partner's view of the clock counts ours no second time. */
 static void test_whose_samples_are_whose(void **state)
@@ -225,6 +239,7 @@ int main(void)
 	        cmocka_unit_test(test_a_joiner_is_not_stale_at_once),
 	        cmocka_unit_test(test_alone_for_want_of_peers),
 	        cmocka_unit_test(test_sleep_while_it_looks),
+	        cmocka_unit_test(test_looks_for_700_ms),
 	        cmocka_unit_test(test_whose_samples_are_whose),
 	        cmocka_unit_test(test_no_result_without_a_donor),
 	};

@@ -235,6 +235,43 @@ static void test_quarantined_is_not_asked(void **state)
 	}
 }
 
+/* Of another donor, of which nobody knows whether it is near the first, all is asked for. */
+static void test_other_donor_is_asked_for_all(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	c.rate_cap = 1e12;
+	n_peers = 2;
+	number = 0;
+	bed_open(&b, &c);
+	(void)asked();
+	int first = donor;
+	given();
+	transferred(100, ERR_TIMEOUT);
+	assert_int_equal(asked().fetch.offset, 0);
+	assert_int_equal(donor, 3 - first);
+	assert_non_null(bed_said(&b, SAY_JOIN_OTHER_DONOR));
+	assert_false(bed_said(&b, SAY_JOIN_OTHER_DONOR)->flag);
+}
+
+/* More of them are busy than can be remembered: they are asked all the same. */
+static void test_many_donors(void **state)
+{
+	struct exchange_message m;
+	uint32_t seen = 0;
+	(void)state;
+	newcomer(12);
+	for (int i = 0; i < 12; i++) {
+		seen |= 1u << donor;
+		busy();
+		assert_true(asks_within(5000, &m));
+	}
+	int n = 0;
+	for (int i = 1; i <= 12; i++)
+		n += (seen >> i & 1) != 0;
+	assert_true(n >= 9);
+}
+
 /* Nobody waits for the answer to a question that could not be sent. */
 static void test_question_that_was_not_sent(void **state)
 {
@@ -612,6 +649,8 @@ int main(void)
 	        TEST(test_nobody_gives_a_state),
 	        TEST(test_who_has_trained_is_asked),
 	        TEST(test_quarantined_is_not_asked),
+	        TEST(test_other_donor_is_asked_for_all),
+	        TEST(test_many_donors),
 	        TEST(test_question_that_was_not_sent),
 	        TEST(test_donor_that_leaves),
 	        TEST(test_donor_that_leaves_in_the_middle),

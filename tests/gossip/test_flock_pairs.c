@@ -772,6 +772,27 @@ static void test_another_batch_is_no_change(void **state)
 	assert_true(fabs(gate_view(bed_view(&b).gate, b.now_ms).average - 4) < 1e-9);
 }
 
+/* What rounding alone keeps apart is no target for the guard. */
+static void test_guard_aims_above_rounding(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	c.stale = 10;
+	c.guard = true;
+	c.floor2[0] = 0.01;
+	n_peers = 1;
+	bed_open(&b, &c);
+	told_place = b.place;
+	bed_train_with(&b, 1);
+	bed_train(&b, 10, 0.001);
+	assert_true(bed_view(&b).guard.target < 0.1);
+	uint64_t number = theirs(1);
+	whole(1, number, 0.01);
+	double floor = 0.1 * sketch_norm(&b.place);
+	double target = bed_view(&b).guard.target;
+	assert_true(target >= 0.9 * floor && target < 1.2 * floor);
+}
+
 /* With the guard half of the partners are drawn for being far; of whom nobody has told where it is
  * since we met, none is. */
 static void test_unknown_places_are_not_far(void **state)
@@ -1100,6 +1121,7 @@ int main(void)
 	        TEST(test_near_one_is_not_near_all),
 	        TEST(test_cap_in_merge_rounds),
 	        TEST(test_another_batch_is_no_change),
+	        TEST(test_guard_aims_above_rounding),
 	        TEST(test_unknown_places_are_not_far),
 	        cmocka_unit_test(test_far_partners_are_met_more_often),
 	        cmocka_unit_test(test_exchange_puts_in_touch),

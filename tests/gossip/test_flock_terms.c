@@ -52,6 +52,37 @@ static void test_foreign_mode(void **state)
 	refused(&m, "another mode");
 }
 
+/* Who has not heard in half a minute what all have has been away; a merge round is for everybody. */
+static void test_clock_that_is_far_behind(void **state)
+{
+	struct exchange_message m = bed_offer(&b, 1);
+	(void)state;
+	bed_close(&b);
+	struct flock_config c = bed_config();
+	c.rate_cap = 1e12;
+	c.fresh = BED_TOTAL;
+	bed_open(&b, &c);
+	bed_record(&b, 2, BED_TOTAL / 2, 1);
+	bed_train_with(&b, 1);
+	for (int i = 0; i < 650; i++) {
+		bed_train(&b, 1, 0.001);
+		bed_record(&b, 2, BED_TOTAL / 2, 1);
+		bed_pass(&b, 100);
+	}
+	m.terms.clock = (uint64_t)(0.45 * BED_TOTAL);
+	bed_record(&b, 1, 3200, 1);
+	bed_hear(&b, 1, &m);
+	assert_non_null(bed_sent(&b, EXCHANGE_ACCEPT));
+	m = (struct exchange_message){.kind = EXCHANGE_ABORT, .exchange = 1};
+	bed_hear(&b, 1, &m);
+	bed_pass(&b, 3000);
+	m = bed_offer(&b, 2);
+	m.terms.clock = (uint64_t)(0.39 * BED_TOTAL);
+	bed_record(&b, 1, 3200, 1);
+	refused(&m, "far behind");
+	assert_int_equal(bed_sent(&b, EXCHANGE_BUSY)->busy.why, EXCHANGE_STALE);
+}
+
 static void test_larger_weight(void **state)
 {
 	struct exchange_message m = bed_offer(&b, 1);
@@ -162,6 +193,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_honest_offer_is_taken, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(test_foreign_mode, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(test_larger_weight, open_bed, close_bed),
+	        cmocka_unit_test_setup_teardown(test_clock_that_is_far_behind, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(test_merge_round_too_early, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(test_sketch_is_required, open_bed, close_bed),
 	        cmocka_unit_test(test_sketch_is_required_of_who_accepts),

@@ -143,6 +143,8 @@ static void test_newcomer_goes_by_what_peers_report(void **state)
 	(void)state;
 	newcomer(3, 0.5f);
 	tried(2.25, 2.3, 2.3, true);
+	assert_in_range(bed_said(&b, SAY_JOIN_WORSE)->a, 2249999, 2250001);
+	assert_in_range(bed_said(&b, SAY_JOIN_WORSE)->b, 2119999, 2120001); /* a tenth of the way */
 	refused();
 }
 
@@ -221,7 +223,10 @@ static int adopted(void)
 static void test_loss_that_grows_restores(void **state)
 {
 	(void)state;
+	radius = 1; /* that the donor tells */
 	struct peer_id donor = bed_id(adopted());
+	radius = 0;
+	assert_true(bed_view(&b).radius > 0);
 	b.loss = 1.3; /* over twice the trial's, but better than what we had */
 	bed_train(&b, 20, 0.1);
 	bed_pass(&b, 100);
@@ -235,6 +240,7 @@ static void test_loss_that_grows_restores(void **state)
 	assert_non_null(s);
 	assert_memory_equal(&s->peer, &donor, sizeof donor);
 	assert_true(bed_view(&b).guard.target <= 0); /* no step of this state was measured */
+	assert_true(bed_view(&b).radius <= 0);       /* nor how far partners are from it */
 	assert_int_equal(s->b, 600000); /* millionths: the trial's, */
 	assert_in_range(s->a, 1300000, 30000000);
 	assert_false(bed_view(&b).joined);

@@ -291,6 +291,8 @@ static bool ends_by_two(struct flock_config c, int steps)
 	for (int i = 1; i <= 2; i++)
 		record_of(i, &foreign);
 	bool did = ended();
+	if (did) /* what it has is worth nothing */
+		assert_false(flock_unsaved(b.core));
 	bed_close(&b);
 	return did;
 }
