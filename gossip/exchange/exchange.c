@@ -173,23 +173,28 @@ static bool scaled(const struct exchange *x, uint8_t format)
 	return format < 64 && x->config.scaled >> format & 1;
 }
 
-/* An offer may ask for a format that needs scales which one of the two does not have yet, or that
- * we do not accept. It is then answered with a plain one that both accept. */
-static uint8_t agree(const struct exchange *x, const struct exchange_terms *theirs,
-        const struct exchange_terms *ours)
+/* Instead of one that needs scales; 64: there is none that both accept. */
+static uint8_t plain_with(const struct exchange *x, const struct manifest *theirs)
 {
-	uint64_t both = x->config.manifest.formats & theirs->manifest.formats & ~x->config.scaled;
-	if (!scaled(x, theirs->format))
-		return theirs->format;
-	if (accepts(x, theirs->format) && theirs->mode == EXCHANGE_PAIR && ours->n_scales > 0 &&
-	        ours->n_scales == theirs->n_scales)
-		return theirs->format;
+	uint64_t both = x->config.manifest.formats & theirs->formats & ~x->config.scaled;
 	if (both >> x->config.plain & 1)
 		return x->config.plain;
 	uint8_t lowest = 0;
 	while (lowest < 64 && !(both >> lowest & 1))
 		lowest++;
 	return lowest;
+}
+
+/* An offer may ask for a format that needs scales which one of the two does not have yet, or that
+ * we do not accept. It is then answered with a plain one that both accept. */
+uint8_t exchange_agrees(const struct exchange *x, const struct exchange_terms *theirs,
+        const struct exchange_terms *ours)
+{
+	if (!scaled(x, theirs->format) ||
+	        (accepts(x, theirs->format) && theirs->mode == EXCHANGE_PAIR &&
+	                ours->n_scales > 0 && ours->n_scales == theirs->n_scales))
+		return theirs->format;
+	return plain_with(x, &theirs->manifest);
 }
 
 static void keep_scales(struct exchange *x, const struct exchange_terms *theirs)
@@ -292,7 +297,7 @@ static void take_offer(struct exchange *x, const struct exchange_event *e)
 		return;
 	}
 	assert(e->received.ours);
-	uint8_t format = agree(x, &m->terms, e->received.ours);
+	uint8_t format = exchange_agrees(x, &m->terms, e->received.ours);
 	if (!accepts(x, format)) {
 		send_words(x, &e->peer, EXCHANGE_BUSY, m->exchange, EXCHANGE_UNKNOWN,
 		        "no such format or mode");
@@ -346,7 +351,9 @@ static void on_accept(struct exchange *x, const struct exchange_event *e)
 		give_up(x, OUTCOME_UNLIKE, EXCHANGE_UNLIKE, words, 0);
 		return;
 	}
-	bool plainer = scaled(x, c->format) && !scaled(x, t->format) && accepts(x, t->format);
+	/* Any other would cost more than was paid for. */
+	bool plainer = scaled(x, c->format) && accepts(x, t->format) &&
+	               t->format == plain_with(x, &t->manifest);
 	bool same =
 	        t->format == c->format && t->n_scales == (scaled(x, c->format) ? c->n_scales : 0);
 	if (t->mode != c->mode || (!same && !plainer) || t->final != c->final ||

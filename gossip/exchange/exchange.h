@@ -295,6 +295,9 @@ enum exchange_state exchange_state(const struct exchange *x);
 const char *exchange_state_text(enum exchange_state s);
 /* How many are put aside, their results to come. */
 int exchange_unsettled(const struct exchange *x);
+/* The format in which an offer of theirs would be taken; none, if we do not know it. */
+uint8_t exchange_agrees(const struct exchange *x, const struct exchange_terms *theirs,
+        const struct exchange_terms *ours);
 /* Whom with, and whether it is a merge round; only when not idle. */
 struct peer_id exchange_peer(const struct exchange *x);
 bool exchange_final(const struct exchange *x);

@@ -192,7 +192,7 @@ static enum exchange_why may_fetch(struct flock *f, const struct peer_id *from)
 	enum exchange_why why = flock__admit(f, from);
 	if (why == EXCHANGE_WILLING && !flock__label_may_fetch(f, from))
 		why = EXCHANGE_ENGAGED;
-	if (why == EXCHANGE_WILLING && !gate_admits(f->gate, f->now_ms))
+	if (why == EXCHANGE_WILLING && !gate_admits(f->gate, f->now_ms, f->c.gate.exchange_bytes))
 		why = EXCHANGE_BUDGET;
 	return why;
 }

@@ -93,6 +93,13 @@ static void choose_format(const struct flock *f, struct exchange_terms *t)
 		t->format = t->final ? 0 : f->c.plain;
 }
 
+uint64_t flock__merge_bytes(const struct flock *f)
+{
+	struct exchange_terms t = {.final = true, .n_scales = f->x.scales.n};
+	choose_format(f, &t);
+	return f->c.exchange_bytes[t.format];
+}
+
 /* ---- how long a step takes */
 
 static uint64_t least(uint64_t a, uint64_t b)

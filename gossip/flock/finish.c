@@ -188,7 +188,8 @@ static void merge_tick(struct flock *f)
 		if (n->rounds > 0 && f->c.evaluates)
 			flock__do(f, FLOCK_DO_EVALUATE);
 		write_result(f);
-	} else if (!over && f->now_ms >= n->merge_next_ms && gate_pays(f->gate, f->now_ms)) {
+	} else if (!over && f->now_ms >= n->merge_next_ms &&
+	           gate_pays(f->gate, f->now_ms, flock__merge_bytes(f))) {
 		n->merge_next_ms = f->now_ms + MERGE_PAUSE_MS;
 		flock__offer_any(f, true);
 	}

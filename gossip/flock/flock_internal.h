@@ -407,6 +407,7 @@ uint8_t flock__plain(const struct flock *f);
 void flock__snapshot_taken(struct flock *f, const struct flock_event *e);
 void flock__terms(
         struct flock *f, struct exchange_terms *t, const struct peer_id *peer, bool final);
+uint64_t flock__merge_bytes(const struct flock *f); /* of a merge round that we would offer */
 /* told_ms: that a step of the peer takes, by its own word. */
 uint64_t flock__transfer_ms(
         const struct flock *f, const struct peer_id *id, uint8_t format, uint64_t told_ms);

@@ -56,8 +56,16 @@ static bool tells_sketch(const struct exchange_terms *t, struct sketch *out)
 	return t->sketch_length > 0 && sketch_unpack(out, t->sketch, t->sketch_length);
 }
 
+/* What an exchange by that offer sends. */
+static uint64_t bytes_of(
+        const struct flock *f, const struct exchange_terms *t, const struct exchange_terms *ours)
+{
+	uint8_t format = exchange_agrees(f->exchange, t, ours);
+	return f->c.exchange_bytes[format < f->c.n_formats ? format : 0];
+}
+
 static enum exchange_why willing(struct flock *f, const struct peer_id *from,
-        const struct exchange_terms *t, const char **words)
+        const struct exchange_terms *t, const struct exchange_terms *ours, const char **words)
 {
 	struct sketch theirs;
 	*words = NULL;
@@ -85,7 +93,7 @@ static enum exchange_why willing(struct flock *f, const struct peer_id *from,
 	why = flock__admit(f, from);
 	if (why != EXCHANGE_WILLING)
 		return why;
-	if (!gate_admits(f->gate, f->now_ms))
+	if (!gate_admits(f->gate, f->now_ms, bytes_of(f, t, ours)))
 		return EXCHANGE_BUDGET;
 	/* By what everybody should have heard of by now. */
 	double behind = (double)f->clock.known - (double)t->clock;
@@ -129,11 +137,11 @@ void flock__exchange_message(
 	}
 	if (m->kind == EXCHANGE_OFFER) {
 		f->x.asked = f->x.asked || flock__scaled(f, m->terms.format);
-		e.received.why = (uint8_t)willing(f, from, &m->terms, &words);
-		e.received.words = words;
-		f->counts.busy_given += e.received.why != EXCHANGE_WILLING;
 		flock__terms(f, &ours, from, m->terms.final);
 		e.received.ours = &ours;
+		e.received.why = (uint8_t)willing(f, from, &m->terms, &ours, &words);
+		e.received.words = words;
+		f->counts.busy_given += e.received.why != EXCHANGE_WILLING;
 	}
 	if (m->kind == EXCHANGE_OFFER || m->kind == EXCHANGE_ACCEPT)
 		e.received.deadline_ms =

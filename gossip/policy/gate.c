@@ -323,16 +323,17 @@ static bool too_silent(const struct gate *g)
 	       (c->silence_ms > 0 && g->now - g->done_ms >= c->silence_ms);
 }
 
-static bool cap_pays(const struct gate *g)
+/* What is more than the bucket holds is paid by a full one, and leaves a debt. */
+static bool cap_pays(const struct gate *g, uint64_t bytes)
 {
-	return g->config.cap_bytes_per_s <= 0 || g->cap_left >= (double)g->config.exchange_bytes;
+	return g->config.cap_bytes_per_s <= 0 || g->cap_left >= least((double)bytes, cap_most(g));
 }
 
 /* A day's quota is a hard limit like the cap: it also holds after the longest silence. */
-static bool quota_pays(const struct gate *g)
+static bool quota_pays(const struct gate *g, uint64_t bytes)
 {
 	return g->config.mode != GATE_BUDGET || g->config.bytes_per_day <= 0 ||
-	       day_left(g) >= (double)g->config.exchange_bytes;
+	       day_left(g) >= (double)bytes;
 }
 
 static bool budget_pays(const struct gate *g, enum gate_reason r)
@@ -349,6 +350,7 @@ static bool budget_pays(const struct gate *g, enum gate_reason r)
  * wants is told, so that δ follows it, and comes to nothing. */
 static void decide(struct gate *g, enum gate_reason wish, bool alone, struct gate_decision *d)
 {
+	const uint64_t bytes = g->config.exchange_bytes;
 	bool silent = !alone && too_silent(g);
 	/* One debt, however many would like to add to it. */
 	if (g->owed && (alone || g->now < g->retry_ms)) {
@@ -365,9 +367,9 @@ static void decide(struct gate *g, enum gate_reason wish, bool alone, struct gat
 	d->reason = (uint8_t)wish;
 	if (wish == REASON_LOCAL)
 		return;
-	if (!cap_pays(g)) {
+	if (!cap_pays(g, bytes)) {
 		d->reason = REASON_CAP;
-	} else if (!quota_pays(g) || !budget_pays(g, wish)) {
+	} else if (!quota_pays(g, bytes) || !budget_pays(g, wish)) {
 		d->reason = REASON_BUDGET;
 	} else {
 		d->exchange = !alone;
@@ -463,15 +465,16 @@ void gate_spent(struct gate *g, uint64_t now_ms, uint64_t bytes, bool ours, bool
 	}
 }
 
-bool gate_pays(struct gate *g, uint64_t now_ms)
+bool gate_pays(struct gate *g, uint64_t now_ms, uint64_t bytes)
 {
 	advance(g, now_ms);
-	return cap_pays(g) && quota_pays(g);
+	return cap_pays(g, bytes) && quota_pays(g, bytes);
 }
 
-bool gate_admits(struct gate *g, uint64_t now_ms)
+/* Of the budget one token is enough: what costs more leaves a debt of tokens. */
+bool gate_admits(struct gate *g, uint64_t now_ms, uint64_t bytes)
 {
-	return gate_pays(g, now_ms) && (g->config.mode != GATE_BUDGET || g->incoming >= 1);
+	return gate_pays(g, now_ms, bytes) && (g->config.mode != GATE_BUDGET || g->incoming >= 1);
 }
 
 struct gate_view gate_view(const struct gate *g, uint64_t now_ms)

@@ -103,10 +103,10 @@ void gate_owed(struct gate *g, uint64_t now_ms);
  * more and the silence ends. Report other uploads here too, with done false. */
 void gate_spent(struct gate *g, uint64_t now_ms, uint64_t bytes, bool ours, bool done);
 
-/* Do the cap and the day's quota have room for an exchange now, whatever the mode wants? */
-bool gate_pays(struct gate *g, uint64_t now_ms);
-/* May a peer's offer be taken, as far as cap and budget go? */
-bool gate_admits(struct gate *g, uint64_t now_ms);
+/* Do the cap and the day's quota have room for so many bytes now, whatever the mode wants? */
+bool gate_pays(struct gate *g, uint64_t now_ms, uint64_t bytes);
+/* May a peer's offer be taken that makes us send so many, as far as cap and budget go? */
+bool gate_admits(struct gate *g, uint64_t now_ms, uint64_t bytes);
 
 /* Other parameters were loaded: the averages start again. */
 void gate_renew(struct gate *g);

@@ -270,8 +270,9 @@ static void test_scales_agreed(void **unused)
 			assert_true(f.a.scales[0] == 11 && got->scales[1] == 12);
 		end(&f);
 	}
-	/* The one who offers takes the plain format instead, but not other scales or formats. */
-	for (int i = 0; i < 6; i++) {
+	/* The one who offers takes the plain format instead, but not other scales or formats: fp32
+	 * only from who has no better plain one. */
+	for (int i = 0; i < 7; i++) {
 		struct exchange_message m = word(EXCHANGE_ACCEPT);
 		struct exchange_terms t = terms(EXCHANGE_PAIR);
 		begin_scaled(&f);
@@ -279,11 +280,13 @@ static void test_scales_agreed(void **unused)
 		t.format = 2;
 		t.n_scales = 2;
 		start_with(&f, t);
-		m.terms.format = i == 0 ? 1 : i == 1 ? 0 : i == 2 ? 3 : 2;
+		m.terms.format = i == 0 ? 1 : i == 1 || i == 6 ? 0 : i == 2 ? 3 : 2;
 		m.terms.n_scales = i == 3 ? 2 : i == 4 ? 3 : 0;
 		m.terms.scales[1] = 9;
+		if (i == 6)
+			m.terms.manifest.formats = 1 | 4;
 		hear(&f, m);
-		bool good = i < 2 || i == 3;
+		bool good = i == 0 || i == 3 || i == 6;
 		assert_int_equal(state(&f), good ? EXCHANGE_PREPARING : EXCHANGE_IDLE);
 		if (good) {
 			assert_int_equal(f.a.format, m.terms.format);

@@ -187,6 +187,29 @@ static void test_sketch_keeps_up(void **state)
 	assert_true(sketch_distance(&told, &b.place) < 1e-3);
 }
 
+/* What is left of the day's quota pays for an exchange in our format, but not in the offer's. */
+static void test_offer_is_paid_in_its_own_format(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	c.format = 1;
+	c.gate.mode = GATE_BUDGET;
+	c.gate.bytes_per_day = 3 * BED_COUNT;
+	c.gate.exchange_bytes = c.exchange_bytes[1];
+	c.gate.incoming_share = 0.5;
+	for (uint8_t format = 0; format < 2; format++) {
+		bed_open(&b, &c);
+		bed_train_with(&b, 1);
+		struct exchange_message m = bed_offer(&b, 1);
+		m.terms.format = format;
+		bed_hear(&b, 1, &m);
+		const struct exchange_message *busy = bed_sent(&b, EXCHANGE_BUSY);
+		assert_true((busy != NULL) == (format == 0));
+		assert_true(!busy || busy->busy.why == EXCHANGE_BUDGET);
+		bed_close(&b);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -199,6 +222,7 @@ int main(void)
 	        cmocka_unit_test(test_sketch_is_required_of_who_accepts),
 	        cmocka_unit_test(test_sketch_of_the_initial_weights),
 	        cmocka_unit_test_setup_teardown(test_sketch_keeps_up, open_bed, close_bed),
+	        cmocka_unit_test(test_offer_is_paid_in_its_own_format),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

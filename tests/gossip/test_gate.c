@@ -290,13 +290,19 @@ static void cap_before_silence_before_mode(void **s)
 	gate_spent(f.g, f.now, 100 * KB, true, true);
 	for (int i = 0; i < 5; i++) /* nothing goes over the cap, be it silent or not */
 		expect(step(&f, 1, 1, 1), false, REASON_CAP);
-	assert_false(gate_admits(f.g, f.now));
+	assert_false(gate_admits(f.g, f.now, 100 * KB));
 	expect(step(&f, 99990, 1, 1), false, REASON_CAP);
 	expect(step(&f, 5, 1, 1), true, REASON_SILENCE); /* which overrules the spacing */
 	gate_spent(f.g, f.now, 100 * KB, true, true);
 	expect(step(&f, 100000, 1, 1), false, REASON_BUDGET); /* wanted, but too soon */
-	assert_true(gate_admits(f.g, f.now));
+	assert_true(gate_admits(f.g, f.now, 100 * KB));
 	near(gate_view(f.g, f.now).cap_left, 100e3, 1e-9);
+	/* An offer in a longer format is paid by a full bucket, and leaves a debt. */
+	assert_true(gate_admits(f.g, f.now, 400 * KB));
+	gate_spent(f.g, f.now, 50 * KB, true, true);
+	assert_true(gate_admits(f.g, f.now, 50 * KB));
+	assert_false(gate_admits(f.g, f.now, 51 * KB));
+	assert_false(gate_admits(f.g, f.now, 400 * KB));
 	end(&f);
 }
 
@@ -471,12 +477,13 @@ static void quota_survives(void **s)
 	assert_int_equal(gate_view(f.g, f.now).day_bytes, 700 * KB);
 	assert_int_equal(gate_quota_get(f.g, noon + 3600).day_start_s, noon - 43200);
 	for (int i = 0; i < 3; i++) {
-		assert_true(gate_admits(f.g, f.now));
+		assert_true(gate_admits(f.g, f.now, (uint64_t)(3 - i) * 100 * KB));
+		assert_false(gate_admits(f.g, f.now, (uint64_t)(3 - i) * 100 * KB + 1));
 		expect(step(&f, 1000, 1, 1), true, REASON_SILENCE);
 		gate_spent(f.g, f.now, 100 * KB, i > 0, true);
 	}
 	expect(step(&f, 1000, 1, 1), false, REASON_BUDGET); /* not even for silence */
-	assert_false(gate_admits(f.g, f.now));
+	assert_false(gate_admits(f.g, f.now, 100 * KB));
 	assert_true(gate_view(f.g, f.now).budget_left == 0);
 	uint64_t rest = (43200 - 3600 - 4) * UINT64_C(1000);
 	expect(step(&f, rest - 1, 1, 1), false, REASON_BUDGET);

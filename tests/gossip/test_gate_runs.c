@@ -51,7 +51,7 @@ static struct sum run(struct fixture *f, struct series *series, struct load l, s
 			busy_until = 0;
 		} else if (d.exchange && rng_f64(&series->rng) < l.nobody) {
 			gate_owed(f->g, f->now);
-		} else if (d.exchange || (offer && gate_admits(f->g, f->now))) {
+		} else if (d.exchange || (offer && gate_admits(f->g, f->now, 100 * KB))) {
 			ours = d.exchange;
 			busy_until = f->now + l.took_ms;
 			*(ours ? &sum.ours : &sum.others) += 1;
@@ -130,7 +130,7 @@ static void what_we_do_not_need_is_for_others(void **s)
 	int n = 0;
 	for (int i = 0; i < 10000; i++) {
 		step(&f, 1000, 1, 1);
-		if (!gate_admits(f.g, f.now))
+		if (!gate_admits(f.g, f.now, 100 * KB))
 			continue;
 		gate_spent(f.g, f.now, 100 * KB, false, true);
 		n++;

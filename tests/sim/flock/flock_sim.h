@@ -258,7 +258,7 @@ enum fsim_still { STILL_NONE, STILL_RANDOM, STILL_LINE, STILL_ROUNDED, STILL_TWO
 enum fsim_pace {
 	PACE_DRAWN,
 	PACE_SLOW,  /* 4 to 6.2 s, of all */
-	PACE_MIXED, /* of the last agent 30 to 100 times as long; a user's defaults */
+	PACE_MIXED, /* of the last 30 to 100 times as long as of others; a user's defaults */
 	PACES
 };
 
