@@ -54,7 +54,7 @@ static const struct setting rows[] = {
 #define N_ROWS ((int)(sizeof rows / sizeof *rows))
 
 static const char *const own_sections[] = {"agents", "network", "method", "record", NULL};
-static const char *const config_sections[] = {"model", "data", "train", "gossip", NULL};
+static const char *const config_sections[] = {"model", "gpt", "data", "train", "gossip", NULL};
 
 static bool in_list(const char *word, const char *const *list)
 {
@@ -338,8 +338,8 @@ static void read_name(struct scenario *s, const cJSON *item, struct config_probl
 
 static void read_root(struct scenario *s, cJSON *root, struct config_problems *p)
 {
-	static const char *const known[] = {"name", "model", "data", "train", "gossip", "agents",
-	        "network", "method", "record", "events", NULL};
+	static const char *const known[] = {"name", "model", "gpt", "data", "train", "gossip",
+	        "agents", "network", "method", "record", "events", NULL};
 
 	for (const cJSON *item = root->child; item; item = item->next) {
 		if (json_repeats(root, item))

@@ -86,7 +86,7 @@ static int read_at(const struct shard *s, uint8_t *to, size_t len, uint64_t at, 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return err_errno(e, "read");
+			return err_set(e, ERR_SYSTEM, "read: %s", strerror(errno));
 		if (n == 0)
 			return err_set(e, ERR_FORMAT, "it has become shorter: it ends at byte %llu",
 			        (unsigned long long)at);
