@@ -12,6 +12,7 @@
 #include "agent/train/trainer.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -183,6 +184,7 @@ int cmd_eval(int argc, char **argv)
 	struct cli_args args;
 	struct eval_result r;
 	struct err e;
+	char text[40];
 	int status, busy_with;
 
 	if (!cli_begin(&v.config, &args, CMD_EVAL, argc, argv, &status))
@@ -195,11 +197,15 @@ int cmd_eval(int argc, char **argv)
 		/* Weights that are not finite are a wrong file here, not a run that diverged. */
 		status = rc == ERR_NONFINITE ? EXIT_MODEL : exit_code(rc, busy_with);
 	} else if (cli_own(&args, CMD_EVAL, "--json") != NULL) {
-		printf("{\"loss\":%.9g,\"accuracy\":%.9g,\"correct\":%" PRId64 ",\"count\":%" PRId64
-		       "}\n",
+		printf("{\"loss\":%.9g,\"accuracy\":%.9g,\"correct\":%" PRId64
+		       ",\"count\":%" PRId64,
 		        r.loss, (double)r.correct / (double)r.count, r.correct, r.count);
+		if (v.arch.tokens)
+			printf(",\"perplexity\":%.9g", exp(r.loss));
+		printf("}\n");
 	} else {
-		printf("test loss %.4f, accuracy %.2f%% (%" PRId64 " of %" PRId64 ")\n", r.loss,
+		printf("test loss %.4f%s, accuracy %.2f%% (%" PRId64 " of %" PRId64 ")\n", r.loss,
+		        eval_perplexity(v.arch.tokens, r.loss, text),
 		        100.0 * (double)r.correct / (double)r.count, r.correct, r.count);
 	}
 	close_all(&v);

@@ -42,20 +42,33 @@ static void show_agent(const cJSON *o)
 	        asked_number(asked_at(o, "health"), "score"));
 }
 
+/* ", perplexity 12.3", of samples that are tokens. */
+static const char *show_perplexity(const cJSON *v, char out[64])
+{
+	char number[ASKED_SHORT];
+	out[0] = 0;
+	if (asked_has(v, "perplexity"))
+		snprintf(out, 64, ", perplexity %s", asked_real(v, "perplexity", number));
+	return out;
+}
+
 static void show_accuracy(const char *label, const cJSON *v)
 {
-	printf("%-8s %.2f %%, %.0f of %.0f test images%s, at step %.0f\n", label,
+	char perplexity[64];
+	printf("%-8s %.2f %%, %.0f of %.0f test %s%s%s, at step %.0f\n", label,
 	        100 * asked_number(v, "value"), asked_number(v, "correct"),
-	        asked_number(v, "count"), asked_truth(v, "whole") ? "" : " (a part of them)",
+	        asked_number(v, "count"), asked_has(v, "perplexity") ? "tokens" : "images",
+	        show_perplexity(v, perplexity), asked_truth(v, "whole") ? "" : " (a part of them)",
 	        asked_number(v, "step"));
 }
 
 static void show_validation(const cJSON *v)
 {
-	char a[ASKED_SHORT], b[ASKED_SHORT];
-	printf("held out loss %s, %.2f %% of %.0f images, at step %.0f; best %s at step %.0f\n",
-	        asked_real(v, "loss", a), 100 * asked_number(v, "accuracy"),
-	        asked_number(v, "count"), asked_number(v, "step"), asked_real(v, "best_loss", b),
+	char a[ASKED_SHORT], b[ASKED_SHORT], c[64];
+	printf("held out loss %s%s, %.2f %% of %.0f %s, at step %.0f; best %s at step %.0f\n",
+	        asked_real(v, "loss", a), show_perplexity(v, c), 100 * asked_number(v, "accuracy"),
+	        asked_number(v, "count"), asked_has(v, "perplexity") ? "tokens" : "images",
+	        asked_number(v, "step"), asked_real(v, "best_loss", b),
 	        asked_number(v, "best_step"));
 }
 
@@ -74,6 +87,8 @@ static void show_training(const cJSON *t)
 	printf("run      %s%s%.1f %% done: %.0f of %.0f samples, %.0f of them ours, epoch %s\n",
 	        run, run[0] ? ", " : "", total > 0 ? 100 * clock / total : 0, clock, total,
 	        asked_number(t, "samples"), asked_real(t, "epoch", c));
+	if (asked_has(t, "tokens"))
+		printf("tokens   %.0f are ours\n", asked_number(t, "tokens"));
 	if (asked_has(t, "batch"))
 		printf("batch    %.0f samples a step; a gradient is half noise at %s\n",
 		        asked_number(t, "batch"), asked_real(t, "noise", c));

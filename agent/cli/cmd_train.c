@@ -65,10 +65,12 @@ static void on_stepped(void *arg, const struct step_result *s, double seconds)
 static void say_eval(struct run *r, const char *set, const struct eval_result *v)
 {
 	const struct trainer *t = r->trainer;
+	char perplexity[40];
 
 	if (v->count > 0)
-		progress_say(&r->progress, "epoch %.3g  %s loss %.4f  acc %.2f%%",
+		progress_say(&r->progress, "epoch %.3g  %s loss %.4f%s  acc %.2f%%",
 		        (double)t->samples / (double)t->n_train, set, v->loss,
+		        eval_perplexity(t->arch.tokens, v->loss, perplexity),
 		        100.0 * (double)v->correct / (double)v->count);
 }
 
@@ -213,8 +215,9 @@ static void say_header(struct run *r)
 	progress_say(&r->progress, "device  %s",
 	        t->device_why[0] != '\0' ? t->device_why : t->dev->text);
 	progress_say(&r->progress,
-	        "data    %" PRIu32 " samples to train on%s%s; %s, %" PRId64 " classes", t->n_train,
-	        validation, test, shape_text(&t->arch.input, shape), t->arch.classes);
+	        "data    %" PRIu32 " samples to train on%s%s; %s, %" PRId64 " %s", t->n_train,
+	        validation, test, shape_text(&t->arch.input, shape), t->arch.classes,
+	        t->arch.tokens ? "tokens in the vocabulary" : "classes");
 	progress_say(&r->progress, "output  %s", r->dir.path);
 }
 
@@ -270,11 +273,13 @@ static int write_result(struct run *r, struct err *e)
 static int finish_done(const struct run *r)
 {
 	const struct trainer *t = r->trainer;
+	char perplexity[40];
 
 	if (r->test.count > 0)
-		printf("test loss %.4f, accuracy %.2f%% (%" PRId64 " of %" PRId64 ")\n",
-		        r->test.loss, 100.0 * (double)r->test.correct / (double)r->test.count,
-		        r->test.correct, r->test.count);
+		printf("test loss %.4f%s, accuracy %.2f%% (%" PRId64 " of %" PRId64 ")\n",
+		        r->test.loss, eval_perplexity(t->arch.tokens, r->test.loss, perplexity),
+		        100.0 * (double)r->test.correct / (double)r->test.count, r->test.correct,
+		        r->test.count);
 	if (t->best_step > 0)
 		printf("best validation loss %.4f at step %" PRIu64 ": %s/best.safetensors\n",
 		        t->best_loss, t->best_step, r->dir.path);

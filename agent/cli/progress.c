@@ -65,6 +65,7 @@ static void line_text(const struct progress *p, const struct trainer *t, char ou
 	const double rate = rate_of(p), epochs = t->config->train.epochs;
 	const uint64_t epoch = trainer_epoch(t), total = (uint64_t)ceil(epochs);
 	double left = (double)t->schedule.total - (double)t->samples;
+	const bool tokens = t->arch.tokens;
 	char eta[24];
 
 	if (left < 0)
@@ -72,9 +73,11 @@ static void line_text(const struct progress *p, const struct trainer *t, char ou
 	duration_text(rate > 0 ? left / rate : 0, eta);
 	snprintf(out, LINE_BYTES,
 	        "epoch %" PRIu64 "/%" PRIu64 "  step %" PRIu64 "/%" PRIu64
-	        "  loss %.3f  acc %.1f%%  %.0f samples/s  ETA %s",
+	        "  loss %.3f  acc %.1f%%  %.0f %s/s  ETA %s",
 	        epoch + 1 < total ? epoch + 1 : total, total, t->step, trainer_steps_total(t),
-	        p->loss / p->count, 100 * p->correct / p->count, rate, eta);
+	        p->loss / p->count, 100 * p->correct / p->count,
+	        tokens ? rate * (double)t->arch.positions : rate, tokens ? "tokens" : "samples",
+	        eta);
 }
 
 static void draw(struct progress *p, const char *line)

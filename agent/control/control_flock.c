@@ -30,7 +30,14 @@ static void real_or_null(struct json_out *j, const char *key, bool known, double
 
 /* ---- training */
 
-static void print_eval(struct json_out *j, const char *key, bool known, const struct flock_eval *v)
+/* Of tokens e^loss; else null. */
+static void print_perplexity(struct json_out *j, const struct agent_view *f, double loss)
+{
+	real_or_null(j, "perplexity", f->context > 0, exp(loss));
+}
+
+static void print_eval(struct json_out *j, const struct agent_view *f, const char *key, bool known,
+        const struct flock_eval *v)
 {
 	if (!known) {
 		json_null(j, key);
@@ -43,6 +50,7 @@ static void print_eval(struct json_out *j, const char *key, bool known, const st
 	json_count(j, "step", v->step);
 	json_count(j, "clock", v->clock);
 	json_bool(j, "whole", v->whole);
+	print_perplexity(j, f, v->loss);
 	json_close(j, '}');
 }
 
@@ -61,6 +69,7 @@ static void print_validation(struct json_out *j, const struct agent_view *f)
 	json_count(j, "step", v->step);
 	real_or_null(j, "best_loss", v->best_step > 0, v->best_loss);
 	json_count(j, "best_step", v->best_step);
+	print_perplexity(j, f, r->loss);
 	json_close(j, '}');
 }
 
@@ -97,8 +106,8 @@ static void print_final(struct json_out *j, const struct agent_view *f)
 		return;
 	}
 	json_open(j, "final", '{');
-	print_eval(j, "local", f->core.has_local, &f->core.local);
-	print_eval(j, "merged", f->core.has_merged, &f->core.merged);
+	print_eval(j, f, "local", f->core.has_local, &f->core.local);
+	print_eval(j, f, "merged", f->core.has_merged, &f->core.merged);
 	json_count(j, "rounds", f->core.merge_rounds);
 	json_close(j, '}');
 }
@@ -116,6 +125,10 @@ static void print_training(struct json_out *j, const struct agent_view *f)
 	json_count(j, "samples", f->core.samples);
 	json_count(j, "clock", f->core.clock);
 	json_count(j, "total", f->core.total);
+	if (f->context > 0)
+		json_count(j, "tokens", f->core.samples * f->context);
+	else
+		json_null(j, "tokens");
 	json_real(j, "epoch", f->epoch);
 	real_or_null(j, "loss", f->core.has_loss, f->core.loss);
 	json_real(j, "lr", f->core.lr);
@@ -125,7 +138,7 @@ static void print_training(struct json_out *j, const struct agent_view *f)
 		json_null(j, "batch");
 	real_or_null(j, "noise", f->core.noise > 0, f->core.noise);
 	json_real(j, "samples_per_s", f->samples_per_s);
-	print_eval(j, "accuracy", f->core.has_eval, &f->core.eval);
+	print_eval(j, f, "accuracy", f->core.has_eval, &f->core.eval);
 	print_validation(j, f);
 	json_bool(j, "resumed", f->resumed);
 	json_bool(j, "joined", f->core.joined);

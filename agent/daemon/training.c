@@ -233,10 +233,12 @@ struct state_dir_progress training_progress(const struct training *t, const stru
 	        .day_bytes = q.bytes};
 }
 
-static void print_eval(const char *what, const struct flock_eval *v)
+static void print_eval(const char *what, const struct agent_view *a, const struct flock_eval *v)
 {
-	printf("%s model: test loss %.4f, accuracy %.2f%% (%" PRId64 " of %" PRId64 ")\n", what,
-	        v->loss, 100.0 * (double)v->correct / (double)v->count, v->correct, v->count);
+	char perplexity[40];
+	printf("%s model: test loss %.4f%s, accuracy %.2f%% (%" PRId64 " of %" PRId64 ")\n", what,
+	        v->loss, eval_perplexity(a->context > 0, v->loss, perplexity),
+	        100.0 * (double)v->correct / (double)v->count, v->correct, v->count);
 }
 
 void training_print(const struct training *t, const struct driver *d)
@@ -245,9 +247,9 @@ void training_print(const struct training *t, const struct driver *d)
 	driver_view(d, &a);
 	const struct flock_view v = a.core;
 	if (v.has_local)
-		print_eval("local", &v.local);
+		print_eval("local", &a, &v.local);
 	if (v.has_merged)
-		print_eval("merged", &v.merged);
+		print_eval("merged", &a, &v.merged);
 	if (a.has_validation && a.validation.best_step > 0)
 		printf("best validation loss %.4f at step %" PRIu64 ": %s/best.safetensors\n",
 		        a.validation.best_loss, a.validation.best_step, t->out);

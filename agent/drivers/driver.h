@@ -100,6 +100,7 @@ struct agent_view {
 	struct flock_view core;
 	const char *run, *model, *device, *out; /* out: the folder */
 	uint64_t parameters;
+	uint64_t context;        /* tokens of a sample; 0: samples are no tokens */
 	uint64_t exchange_bytes; /* that one exchange uploads */
 	double epoch;            /* of the whole set, by the run's clock */
 	double samples_per_s;    /* own */

@@ -58,6 +58,7 @@ void driver_view(const struct driver *d, struct agent_view *v)
 	v->device = l->info.device;
 	v->out = d->c.out;
 	v->parameters = d->n_total;
+	v->context = l->info.context;
 	v->exchange_bytes = d->c.core.exchange_bytes[d->c.core.format];
 	v->epoch = (double)v->core.clock * c->train.epochs / (double)v->core.total;
 	v->samples_per_s = v->core.phase == FLOCK_TRAINING ? d->samples_per_s : 0;

@@ -420,6 +420,7 @@ static void fill_info(struct learner_info *i, const struct trainer *t)
 	        .measures = t->dev->backend->stage != NULL,
 	        .model = a->preset[0] != '\0' ? a->preset : "own layers",
 	        .device = t->dev->text,
+	        .context = a->tokens ? (uint64_t)a->positions : 0,
 	};
 	learner_groups_of(&i->groups, a);
 }

@@ -125,6 +125,7 @@ struct learner_info {
 	bool packs; /* learner_pack and learner_apply_packed may be asked for */
 	bool measures;              /* learner_measure may be asked for; else the caller measures */
 	const char *model, *device; /* for people; borrowed from the learner */
+	uint64_t context;           /* tokens of a sample; 0: samples are no tokens */
 };
 
 struct learner;

@@ -127,6 +127,8 @@ static void begin(struct metrics *m, const struct trainer *t, const char *event)
 	        event, (int64_t)now.tv_sec, now.tv_nsec / 1000000, t->step, t->samples,
 	        trainer_clock(t));
 	add_number(m, "epoch", (double)trainer_clock(t) / (double)trainer_epoch_samples(t));
+	if (t->arch.tokens)
+		add(m, ",\"tokens\":%" PRIu64, t->samples * (uint64_t)t->arch.positions);
 }
 
 static void finish(struct metrics *m)
@@ -168,7 +170,7 @@ void metrics_step(struct metrics *m, const struct trainer *t, const struct step_
 	add_number(m, "lr", r->lr);
 	add_number(m, "samples_per_s", samples_per_s);
 	if (trainer_batch(t, &noise, &signal) > 0) {
-		add(m, ",\"batch\":%" PRId64, r->count);
+		add(m, ",\"batch\":%" PRId64, r->count / t->arch.positions);
 		add_number(m, "noise", noise > 0 && signal > 0 ? noise / signal : NAN);
 	}
 	finish(m);
@@ -186,6 +188,8 @@ void metrics_eval(struct metrics *m, const struct trainer *t, enum eval_set set,
 	add_number(m, "loss", r->loss);
 	add_number(m, "accuracy", (double)r->correct / (double)r->count);
 	add(m, ",\"count\":%" PRId64, r->count);
+	if (t->arch.tokens)
+		add_number(m, "perplexity", exp(r->loss));
 	add_number(m, "seconds", seconds);
 	finish(m);
 }

@@ -668,6 +668,14 @@ bool trainer_evaluates(const struct trainer *t)
 	return t->has_test || t->n_val > 0;
 }
 
+const char *eval_perplexity(bool tokens, double loss, char out[40])
+{
+	out[0] = '\0';
+	if (tokens)
+		snprintf(out, 40, ", perplexity %.2f", exp(loss));
+	return out;
+}
+
 int eval_run(struct graph *net, struct loader *l, struct eval_result *r, struct err *e)
 {
 	const struct batch *b;

@@ -129,7 +129,7 @@ uint64_t trainer_epoch(const struct trainer *t);
 
 struct eval_result {
 	double loss; /* mean */
-	int64_t correct, count;
+	int64_t correct, count; /* labels: of tokens T for each sample */
 };
 
 /* EVAL_TEST_PART: at most run.eval_samples of the test set, evenly spread over it and always
@@ -164,6 +164,10 @@ int trainer_normalisation(const struct config *c, const struct dataset *d,
 
 /* 0, 1, … n − 1, malloc'd; NULL without memory. */
 uint32_t *index_all(uint32_t n);
+
+/* ", perplexity 12.34" for people, e^loss, which is what a loss of tokens is told as; "" where
+ * samples are no tokens. Returns out. */
+const char *eval_perplexity(bool tokens, double loss, char out[40]);
 
 /* Mean loss and accuracy of net over everything that l gives (a loader without shuffle). */
 int eval_run(struct graph *net, struct loader *l, struct eval_result *r, struct err *e) MUST_CHECK;

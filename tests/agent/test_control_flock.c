@@ -130,6 +130,8 @@ static void test_training(void **state)
 	EXPECT(t, "samples", 4544);
 	EXPECT(t, "clock", 1ull << 40);
 	EXPECT(t, "total", 1ull << 41);
+	assert_true(cJSON_IsNull(at(t, "tokens"))); /* of images */
+	assert_true(cJSON_IsNull(at(at(t, "accuracy"), "perplexity")));
 	EXPECT(t, "epoch", 0.5);
 	EXPECT(t, "loss", 0.25);
 	EXPECT(t, "lr", 0.05);
@@ -153,6 +155,23 @@ static void test_training(void **state)
 	check_accuracy(at(final, "merged"), 950, true);
 	EXPECT(final, "rounds", 6);
 	EXPECT(t, "steps_dropped", 5);
+	cJSON_Delete(o);
+	end(&f);
+}
+
+static void test_training_on_tokens(void **state)
+{
+	struct fixture f;
+	(void)state;
+	begin(&f);
+	fill_training(&f.flock);
+	f.flock.context = 128;
+	cJSON *o = ask(&f, "{\"cmd\":\"status\"}");
+	const cJSON *t = at(o, "training");
+	EXPECT(t, "samples", 4544);
+	EXPECT(t, "tokens", 4544 * 128);
+	EXPECT(at(t, "accuracy"), "perplexity", exp(0.3));
+	EXPECT(at(t, "validation"), "perplexity", exp(0.75));
 	cJSON_Delete(o);
 	end(&f);
 }
@@ -374,6 +393,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_training),
+	        cmocka_unit_test(test_training_on_tokens),
 	        cmocka_unit_test(test_gate_and_distance),
 	        cmocka_unit_test(test_exchanges_and_partners),
 	        cmocka_unit_test(test_what_is_not_known_is_null),
