@@ -85,7 +85,9 @@ static int read_manifest(
 	        .optimizer = c->train.optim.kind,
 	        .mode = (uint64_t)c->gossip.exchange,
 	        .formats = (1u << CONVERT_FORMATS) - 1,
-	        .outer = (uint64_t)c->gossip.outer};
+	        .outer = (uint64_t)c->gossip.outer,
+	        /* The model has context and vocabulary, but two sets of one total may differ. */
+	        .data = t->learner->info.context ? trainer->n_whole : 0};
 	if (!t->learner->info.packs)
 		m->formats &= ~(uint64_t)CONVERT_LATTICES;
 	buf_init(&model, LIMIT_SAFETENSORS_HEADER);

@@ -58,6 +58,11 @@ static const struct row {
                 .keys = "gossip.outer",
                 .tell = TELL_NAMES,
                 .names = {"none", "noloco", "qgm"}},
+        [MANIFEST_DATA] = {.offset = offsetof(struct manifest, data),
+                .words = "the data differ",
+                .keys = "data",
+                .tell = TELL_NUMBERS,
+                .follows = MANIFEST_BIT(MANIFEST_TOTAL)},
 };
 
 static uint64_t value(const struct manifest *m, const struct row *r)

@@ -22,6 +22,7 @@ struct manifest {
 	uint64_t mode;      /* enum exchange_mode */
 	uint64_t formats;   /* accepted for parameters: 1 << enum convert_format of each */
 	uint64_t outer;     /* enum outer_kind */
+	uint64_t data;      /* of tokens: samples of the whole set; 0: samples are no tokens */
 };
 
 /* In the order of causes: another model has other initial weights, too. */
@@ -35,6 +36,7 @@ enum manifest_field {
 	MANIFEST_MODE,
 	MANIFEST_FORMATS, /* differ if none is common */
 	MANIFEST_OUTER,
+	MANIFEST_DATA,
 	MANIFEST_FIELDS
 };
 #define MANIFEST_SAME 0u

@@ -149,7 +149,8 @@ static const struct wire__field manifest[] = {
         ANY(manifest, optimizer, "optimizer"),
         ANY(manifest, mode, "mode"),
         ANY(manifest, formats, "formats"),
-        ANY(manifest, outer, "outer"), /* optional: none */
+        ANY(manifest, outer, "outer"), /* optional, as what follows: none */
+        ANY(manifest, data, "data"),
 };
 static const struct wire__layout manifests = WIRE__LAYOUT("manifest", manifest, 8);
 

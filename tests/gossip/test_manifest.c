@@ -36,6 +36,8 @@ static const struct {
         {offsetof(struct manifest, outer), 2, MANIFEST_BIT(MANIFEST_OUTER),
                 "the outer optimizer differs: theirs qgm, ours none (gossip.outer)",
                 "gossip.outer"},
+        {offsetof(struct manifest, data), 9, MANIFEST_BIT(MANIFEST_DATA),
+                "the data differ: theirs 9, ours 0 (data)", "data"},
 };
 #define N_MANIFEST ((int)(sizeof fields / sizeof fields[0]))
 

@@ -158,9 +158,10 @@ static void test_inner_parts(void **state)
 	assert_false(back.hello.identified);
 	assert_int_equal(back.hello.protocol_max, 5);
 	decode_today(
-	        (const uint8_t *)"\x96\x46\x09\x01\x9b\1\2\3\4\5\6\7\x08\2\x91\xc0\xc0\x06\x07", 19,
-	        &back);
+	        (const uint8_t *)"\x96\x46\x09\x01\x9c\1\2\3\4\5\6\7\x08\2\x0d\x91\xc0\xc0\x06\x07",
+	        20, &back);
 	assert_int_equal(back.exchange.fetch.manifest.outer, 2);
+	assert_int_equal(back.exchange.fetch.manifest.data, 13);
 	assert_true(back.exchange.fetch.manifest.formats == 8 && back.exchange.fetch.offset == 7);
 }
 
