@@ -219,13 +219,18 @@ static void begin(struct exchange *x, const struct peer_id *peer, uint64_t excha
 	x->cur.deadline_ms = deadline_ms;
 }
 
-static void prepare(struct exchange *x)
+static void await_connection(struct exchange *x)
 {
 	x->state = EXCHANGE_PREPARING;
-	x->cur.until_ms = exchange__after(x->now, x->cur.deadline_ms);
 	x->cur.timer_ms = exchange__after(x->now, x->config.open_ms);
 	if (x->cur.timer_ms > x->cur.until_ms || x->config.open_ms == 0)
 		x->cur.timer_ms = x->cur.until_ms;
+}
+
+static void prepare(struct exchange *x)
+{
+	x->cur.until_ms = exchange__after(x->now, x->cur.deadline_ms);
+	await_connection(x);
 	x->out->snapshot = true;
 	x->out->scales = x->cur.n_scales > 0 ? x->cur.scales : NULL;
 }
@@ -423,7 +428,7 @@ static void on_bulk(struct exchange *x, const struct exchange_event *e)
 		c->bulk = true;
 		c->timer_ms = c->until_ms;
 		move_if_ready(x);
-	} else if (e->bulk.bulk == BULK_CANNOT_DIAL && c->ours && !c->asked) {
+	} else if (e->bulk.bulk == BULK_CANNOT_DIAL && c->ours && !c->asked && !c->again) {
 		c->asked = true;
 		exchange__send(x, &c->peer, EXCHANGE_OPEN, c->exchange);
 	} else {
@@ -439,14 +444,29 @@ static bool factors_fit(const float *factor, int n)
 	return true;
 }
 
+/* The connection was one that was kept, and broke before the peer's first parameters. Both take
+ * another one, within the deadline, if the peer has seen as little of ours; else it gives up. */
+static void move_again(struct exchange *x)
+{
+	struct exchange__current *c = &x->cur;
+	c->again = true;
+	c->bulk = false;
+	await_connection(x);
+	x->out->open = x->out->fresh = c->opened && !c->asked;
+}
+
 static void on_moved(struct exchange *x, const struct exchange_event *e)
 {
 	struct exchange__current *c = &x->cur;
 	int n = x->config.n_groups, code = e->moved.code;
 	if (x->state != EXCHANGE_MOVING)
 		return;
-	c->bytes_sent = e->moved.bytes_sent;
-	c->bytes_received = e->moved.bytes_received;
+	c->bytes_sent += e->moved.bytes_sent;
+	c->bytes_received += e->moved.bytes_received;
+	if (code != 0 && e->moved.again && !c->again && !c->has_end && !c->has_ack) {
+		move_again(x);
+		return;
+	}
 	c->distance = e->moved.distance;
 	if (code == 0 && receives(x) && (e->moved.n != n || !factors_fit(e->moved.factor, n)))
 		code = ERR_NONFINITE;
@@ -533,6 +553,12 @@ static void on_message(struct exchange *x, const struct exchange_event *e)
 		exchange__finish(x, OUTCOME_BROKEN,
 		        m->busy.why < EXCHANGE_WHYS ? m->busy.why : EXCHANGE_OTHER, m->busy.words,
 		        0);
+		return;
+	}
+	/* It has all of our parameters by the connection that broke, and we have none of its. */
+	if (x->state == EXCHANGE_PREPARING && x->cur.again &&
+	        (m->kind == EXCHANGE_END || m->kind == EXCHANGE_ACK)) {
+		give_up(x, OUTCOME_BROKEN, EXCHANGE_OTHER, "the connection was lost", 0);
 		return;
 	}
 	if (offered != (m->kind == EXCHANGE_ACCEPT || m->kind == EXCHANGE_BUSY)) {

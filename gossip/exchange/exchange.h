@@ -183,6 +183,8 @@ struct exchange_event {
 		} bulk;
 		struct {
 			int code; /* 0, or an error: staging is worth nothing */
+			bool again; /* with ERR_IO: nothing had come, and the connection was one
+			             * that was kept; a fresh one may do better */
 			uint64_t bytes_sent, bytes_received;
 			double distance; /* ‖y − Q(s)‖ */
 			uint8_t n;
@@ -238,6 +240,7 @@ struct exchange_actions {
 	        *scales; /* of snapshot: the peer's, valid until the next step; NULL: the format
 	                         needs none */
 	bool open;       /* open the bulk connection to `peer` for `exchange`; then EVENT_BULK */
+	bool fresh;      /* of open: not one that was kept from an earlier exchange */
 	bool move;   /* begin the transfer: snapshot and connection are there; then EVENT_MOVED */
 	bool cancel; /* end snapshot wait, connection and transfer of this exchange: none of
 	                  SNAPSHOT, BULK and MOVED may follow for it */

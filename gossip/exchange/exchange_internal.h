@@ -47,6 +47,7 @@ struct exchange {
 		bool snapshot, bulk;       /* are there */
 		bool opened;               /* we were told to open the bulk connection */
 		bool asked;                /* the peer was, since we cannot dial */
+		bool again;                /* a kept connection was broken: a fresh one is due */
 		bool has_end, has_ack;     /* the peer's; an ACK: it has applied */
 		bool lost;    /* while applying: the peer will never say that it has applied */
 		bool applied; /* our parameters have moved */

@@ -200,6 +200,7 @@ void flock__exchange_transferred(struct flock *f, const struct flock_event *e)
 		return;
 	}
 	m.moved.code = e->code;
+	m.moved.again = e->transferred.again;
 	m.moved.bytes_sent = e->transferred.bytes_sent;
 	m.moved.bytes_received = e->transferred.bytes_received;
 	m.moved.n = f->c.n_groups;
@@ -405,7 +406,8 @@ void flock__exchange(struct flock *f, struct exchange_event *e)
 	if (a->snapshot)
 		snapshot(f, a);
 	if (a->open)
-		flock__do_bulk(f, FLOCK_DO_OPEN, USE_EXCHANGE, &a->peer, a->exchange);
+		flock__do_bulk(f, FLOCK_DO_OPEN, USE_EXCHANGE, &a->peer, a->exchange)->fresh =
+		        a->fresh;
 	if (a->move)
 		transfer(f, a);
 	if (a->apply) {

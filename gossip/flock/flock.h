@@ -172,6 +172,7 @@ struct flock_event {
 		uint8_t bulk;                           /* enum exchange_bulk */
 		struct {
 			uint8_t use;       /* enum flock_use */
+			bool again;        /* EXCHANGE: see exchange.h */
 			uint64_t received; /* parameters */
 			uint64_t bytes_sent, bytes_received;
 		} transferred;
@@ -243,6 +244,7 @@ struct flock_action {
 	struct peer_id peer; /* the same */
 	uint64_t exchange;   /* the same */
 	union {
+		bool fresh; /* OPEN: not one that was kept from an earlier exchange */
 		struct {
 			uint8_t format;
 			bool sends, receives; /* EXCHANGE: which way parameters go */

@@ -91,6 +91,89 @@ static void test_words_for_the_guard(void **unused)
 	}
 }
 
+/* A transfer breaks before anything has come. */
+static void lose(struct fixture *f, bool again)
+{
+	step(f, (struct exchange_event){.kind = EXCHANGE_EVENT_MOVED,
+	                .moved = {.code = ERR_IO, .again = again, .bytes_sent = 10}});
+}
+
+/* A connection that was kept turns out broken: another one is opened by whoever opened the first,
+ * within the deadline, and once. */
+static void test_a_kept_connection_is_broken(void **unused)
+{
+	(void)unused;
+	for (int ours = 0; ours < 2; ours++) {
+		struct fixture f;
+		reach(&f, EXCHANGE_MOVING, ours, EXCHANGE_PAIR, false);
+		f.now += 100;
+		lose(&f, true);
+		assert_int_equal(state(&f), EXCHANGE_PREPARING);
+		assert_true(f.a.open == ours && f.a.fresh == ours && f.a.n_sends == 0);
+		assert_false(f.a.snapshot || f.a.cancel || f.a.done);
+		assert_true(f.a.timer_ms == f.now + (ours ? 7900 : 8900));
+		bulk(&f, BULK_CAME);
+		assert_true(f.a.move && f.a.deadline_ms_left == (ours ? 7900 : 8900));
+		if (ours) {
+			moved(&f, 0);
+			sent(&f, EXCHANGE_END);
+			say(&f, EXCHANGE_END);
+			say(&f, EXCHANGE_COMMIT);
+			event(&f, EXCHANGE_EVENT_APPLIED);
+			say(&f, EXCHANGE_ACK);
+			ended(&f, OUTCOME_EXCHANGED, true);
+			assert_true(f.a.result.bytes_sent == 20);
+		} else {
+			lose(&f, true);
+			sent(&f, EXCHANGE_ABORT);
+			ended(&f, OUTCOME_BROKEN, false);
+		}
+		end(&f);
+	}
+}
+
+/* Where the peer has more of it than we, or nobody can dial, it is over; nobody is to blame. */
+static void test_a_kept_connection_is_broken_for_one(void **unused)
+{
+	(void)unused;
+	for (int how = 0; how < 5; how++) {
+		struct fixture f;
+		reach(&f, EXCHANGE_MOVING, how != 2,
+		        how == 1 || how == 4 ? EXCHANGE_PUSH : EXCHANGE_PAIR, false);
+		if (how == 0)
+			say(&f, EXCHANGE_END);
+		if (how == 4)
+			say(&f, EXCHANGE_ACK);
+		lose(&f, true);
+		if (how == 1)
+			say(&f, EXCHANGE_ACK);
+		else if (how == 2)
+			say(&f, EXCHANGE_END);
+		else if (how == 3)
+			bulk(&f, BULK_CANNOT_DIAL);
+		sent(&f, EXCHANGE_ABORT);
+		ended(&f, OUTCOME_BROKEN, false);
+		end(&f);
+	}
+	struct fixture f;
+	reach(&f, EXCHANGE_MOVING, true, EXCHANGE_PAIR, false);
+	lose(&f, false); /* a fresh one */
+	sent(&f, EXCHANGE_ABORT);
+	ended(&f, OUTCOME_BROKEN, false);
+	end(&f);
+	/* It was the peer's to open, since we cannot dial; so is the next. */
+	reach(&f, EXCHANGE_PREPARING, true, EXCHANGE_PAIR, false);
+	bulk(&f, BULK_CANNOT_DIAL);
+	sent(&f, EXCHANGE_OPEN);
+	bulk(&f, BULK_CAME);
+	event(&f, EXCHANGE_EVENT_SNAPSHOT);
+	lose(&f, true);
+	assert_false(f.a.open);
+	bulk(&f, BULK_CAME);
+	assert_true(f.a.move);
+	end(&f);
+}
+
 /* Snapshot and connection are there when the time is up, and the timer has not been called yet: a
  * transfer without a deadline would be none that ends by itself. */
 static void test_move_at_the_deadline(void **unused)
@@ -590,6 +673,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_pair_whole),
 	        cmocka_unit_test(test_words_for_the_guard),
+	        cmocka_unit_test(test_a_kept_connection_is_broken),
+	        cmocka_unit_test(test_a_kept_connection_is_broken_for_one),
 	        cmocka_unit_test(test_move_at_the_deadline),
 	        cmocka_unit_test(test_pair_late),
 	        cmocka_unit_test(test_one_way),

@@ -151,6 +151,32 @@ static void accept(int from, uint64_t number)
 	bed_hear(&b, from, &m);
 }
 
+/* A kept connection breaks before anything has come: the core asks for a fresh one, and what was
+ * paid counts. */
+static void test_a_kept_connection_breaks(void **state)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_TRANSFERRED, .code = ERR_IO};
+	int to;
+	(void)state;
+	open_with(40, 2);
+	assert_true(steps_to_offer(60, &to, &e.exchange) > 0);
+	accept(to, e.exchange);
+	assert_false(bed_did(&b, FLOCK_DO_OPEN)->fresh);
+	bulk(to, e.exchange, BULK_CAME);
+	assert_int_equal(did(FLOCK_DO_TRANSFER), 1);
+	e.transferred.use = USE_EXCHANGE;
+	e.transferred.again = true;
+	e.transferred.bytes_sent = 300;
+	bed_step(&b, e);
+	assert_int_equal(did(FLOCK_DO_OPEN), 1);
+	assert_true(bed_did(&b, FLOCK_DO_OPEN)->fresh);
+	assert_int_equal(b.a->n_sends, 0);
+	bulk(to, e.exchange, BULK_CAME);
+	assert_int_equal(did(FLOCK_DO_TRANSFER), 1);
+	whole(to, e.exchange, 0.1);
+	assert_true(bed_view(&b).counts.bytes_sent == 1300);
+}
+
 /* ---- ours */
 
 static void test_offer_of_ours(void **state)
@@ -1098,6 +1124,7 @@ static void test_far_and_clipped_hard_is_an_offence(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	        TEST(test_a_kept_connection_breaks),
 	        TEST(test_offer_of_ours),
 	        TEST(test_offer_that_was_not_sent),
 	        TEST(test_refused_offer_is_owed),

@@ -3,7 +3,7 @@
  *
  * A connection has two ends, one in each agent's table, found by the number of the exchange. A
  * transfer runs when both ends have started theirs; it may break at any number, and ends for both.
- */
+ * Some are kept from an earlier exchange: then the other end may be gone though this one came. */
 #include "tests/sim/flock/byzantine.h"
 
 #include <math.h>
@@ -38,6 +38,16 @@ static uint64_t soon(struct fsim *w)
 	return world_between(w, 1, world_odd(w, 0.03) ? 6000 : 20);
 }
 
+/* A fresh one takes the place of one that was kept and lost; the core was told of that. */
+static bool replace(struct fsim *w, int i, uint64_t exchange)
+{
+	struct fsim_conn *c = find(&w->agent[i], exchange);
+	if (!c || c->started || !c->kept)
+		return false;
+	c->kept = false;
+	return true;
+}
+
 static bool make(struct fsim *w, int i, int with, uint64_t exchange)
 {
 	struct fsim_agent *a = &w->agent[i];
@@ -61,15 +71,25 @@ void bulk_open(struct fsim *w, int from, const struct flock_action *a)
 	int to = world_find(w, &a->peer);
 	if (to < 0)
 		return;
-	if (!w->agent[to].dialable) {
+	bool kept = a->use == USE_EXCHANGE && !a->fresh && world_odd(w, 0.3);
+	if (!w->agent[to].dialable && !kept) {
 		came(w, from, to, a->exchange, BULK_CANNOT_DIAL, 0);
 		return;
 	}
 	bool works = world_way(w, from, to)->up && w->agent[to].alive &&
 	             world_reaches(w, from, to) && !world_chance(w, w->bulk_break_chance);
-	if (works && make(w, from, to, a->exchange)) {
-		if (make(w, to, from, a->exchange)) {
-			came(w, to, from, a->exchange, BULK_CAME, soon(w));
+	if ((works || kept) && make(w, from, to, a->exchange)) {
+		find(&w->agent[from], a->exchange)->kept = kept;
+		/* Nobody has seen yet that the other end is gone. */
+		if (kept && (!works || world_odd(w, 0.1))) {
+			came(w, from, to, a->exchange, BULK_CAME, soon(w));
+			return;
+		}
+		bool again = replace(w, to, a->exchange);
+		if (again || make(w, to, from, a->exchange)) {
+			find(&w->agent[to], a->exchange)->kept = kept;
+			if (!again)
+				came(w, to, from, a->exchange, BULK_CAME, soon(w));
 			came(w, from, to, a->exchange, BULK_CAME, soon(w));
 			return;
 		}
@@ -279,6 +299,8 @@ void bulk_ends(struct fsim *w, int i, int conn, uint32_t op)
 	else if (code == 0 && c->how.transfer.receives && n != wanted)
 		code = ERR_IO;
 	n = n < wanted ? n : wanted;
+	if (c->kept && code == ERR_IO && world_odd(w, 0.5))
+		n = 0;
 	if (use == USE_EXCHANGE) {
 		check_owner(w, i, SLOT_STAGING, OWNER_TRANSFER, OWNER_NONE);
 		check_owner(w, i, SLOT_SNAPSHOT, OWNER_TRANSFER, OWNER_NONE);
@@ -295,6 +317,7 @@ void bulk_ends(struct fsim *w, int i, int conn, uint32_t op)
 	uint64_t each = use == USE_EXCHANGE && c->how.transfer.format >= FSIM_MOD8 ? 1 : 4;
 	e->transferred.bytes_sent = each * c->n_data;
 	e->transferred.bytes_received = each * n;
+	e->transferred.again = c->kept && code == ERR_IO && n == 0;
 	if (code != 0)
 		forget(w, c);
 	c->exchange = 0;

@@ -84,6 +84,7 @@ struct fsim_conn {
 	uint64_t exchange;
 	int with;
 	bool there, started; /* there: the core was told */
+	bool kept;           /* it has carried another exchange before */
 	uint64_t since_ms;
 	uint32_t op;                            /* of entries in the queue: older ones are void */
 	struct flock_action how;                /* of started */
