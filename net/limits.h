@@ -57,6 +57,8 @@ _Static_assert(AEAD_OFFER_MAX >= 3, "our own ciphers must fit into an offer");
 	X(VERIFY_TURN_US, 2000, "microseconds of verifying datagrams' news in one turn")    \
 	X(VERIFY_BAD_MAX, 3, "bad signatures that end a peer's session")                    \
 	X(VERIFY_DEAF_MS, 60000, "milliseconds that its news is not heard then")            \
+	X(BULK_KEPT, 4, "bulk connections kept between two exchanges")                      \
+	X(BULK_KEPT_MS, 60000, "milliseconds that one is kept")                             \
 	X(LIST_IDS_MAX, 65536, "ids in an allow- or block-list")                            \
 	X(LIST_BYTES_MAX, 16777216, "bytes of an allow- or block-list, comments included")  \
 	X(INVITE_AGENTS_MAX, 65536, "agents that one invite may stand for")                 \

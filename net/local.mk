@@ -53,6 +53,7 @@ libnet_a_SOURCES = \
 	net/transport/conn.c \
 	net/transport/handshake.c \
 	net/transport/links.c \
+	net/transport/kept.c \
 	net/transport/room.c \
 	net/transport/lists.c \
 	net/transport/lists.h \

@@ -18,7 +18,7 @@ _Static_assert(DRIVER_QUEUED > GOSSIP_SENDS_MAX + FLOCK_SENDS_MAX + 2 * FLOCK_AC
 /* A bulk connection that came. */
 struct driver_connection {
 	int fd; /* owned; −1: none */
-	bool we_dialled;
+	bool we_dialled, kept;
 	struct frame_bulk keys;
 	const struct aead *aead;
 	struct peer_id peer;
@@ -28,8 +28,10 @@ struct driver_connection {
 struct driver_transfer {
 	struct driver *d;
 	struct bulk *bulk; /* NULL: none under way */
+	struct peer_id peer;
 	uint64_t exchange;
 	uint8_t use;
+	bool kept; /* its connection has carried another before */
 };
 
 struct driver {
@@ -99,7 +101,7 @@ bool driver__post(struct driver *d, const struct peer_id *to, const struct excha
 
 /* on_bulk.c */
 void driver__bulk_came(void *arg, const struct peer_id *id, uint64_t exchange, int fd,
-        bool we_dialled, const struct frame_bulk *keys, const struct aead *aead);
+        bool we_dialled, bool kept, const struct frame_bulk *keys, const struct aead *aead);
 void driver__bulk_action(struct driver *d, const struct flock_action *a);
 void driver__bulk_close(struct driver *d);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Bulk connections and the transfers over them. A connection that came is kept until the core uses
- * or closes it; of too many the core hears nothing, and they are closed at once. */
+/* Bulk connections and the transfers over them. A connection that came waits until the core uses or
+ * closes it; of too many the core hears nothing, and they are closed at once. After an exchange's
+ * transfer the transport gets it back, for the next one with that peer. */
 #include "agent/base/log.h"
 #include "agent/drivers/driver_internal.h"
 
@@ -40,26 +41,34 @@ static void tell(struct driver *d, const struct peer_id *peer, uint64_t exchange
 	                         .bulk = bulk});
 }
 
+/* A second one for the same exchange: the peer has lost the first, which was a kept one, before we
+ * used it. The core knows that one has come. */
 void driver__bulk_came(void *arg, const struct peer_id *id, uint64_t exchange, int fd,
-        bool we_dialled, const struct frame_bulk *keys, const struct aead *aead)
+        bool we_dialled, bool kept, const struct frame_bulk *keys, const struct aead *aead)
 {
 	struct driver *d = arg;
-	struct driver_connection *free = NULL;
+	struct driver_connection *free = NULL, *lost = find(d, id, exchange);
 	for (int i = 0; i < DRIVER_CONNECTIONS; i++)
 		if (d->connection[i].fd < 0)
 			free = &d->connection[i];
-	if (fd >= 0 && (!d->c.learner || d->closing || !free || find(d, id, exchange))) {
+	if (fd >= 0 && lost && lost->kept && !kept) {
+		drop(lost);
+		free = lost;
+	} else if (fd >= 0 && (!d->c.learner || d->closing || !free || lost)) {
 		close(fd);
 		return;
+	} else {
+		lost = NULL;
 	}
 	if (fd >= 0)
 		*free = (struct driver_connection){.fd = fd,
 		        .we_dialled = we_dialled,
+		        .kept = kept,
 		        .keys = *keys,
 		        .aead = aead,
 		        .peer = *id,
 		        .exchange = exchange};
-	if (d->c.learner)
+	if (d->c.learner && !lost)
 		tell(d, id, exchange, fd >= 0 ? BULK_CAME : BULK_FAILED);
 }
 
@@ -82,6 +91,7 @@ static void ended(struct driver_transfer *t, const struct bulk_result *r)
 	        .kind = FLOCK_EVENT_TRANSFERRED, .exchange = t->exchange, .code = r->err.code};
 	e.transferred.use = t->use;
 	e.transferred.received = r->words;
+	e.transferred.again = t->kept && r->err.code == ERR_IO && r->words == 0;
 	e.transferred.bytes_sent = r->bytes_sent;
 	e.transferred.bytes_received = r->bytes_received;
 	t->bulk = NULL;
@@ -94,7 +104,12 @@ static void ended(struct driver_transfer *t, const struct bulk_result *r)
 
 static void on_done(void *arg, const struct bulk_result *r)
 {
-	ended(arg, r);
+	struct driver_transfer *t = arg;
+	if (r->fd >= 0 && t->d->transport)
+		transport_bulk_keep(t->d->transport, &t->peer, r->fd);
+	else if (r->fd >= 0)
+		close(r->fd);
+	ended(t, r);
 }
 
 static int fill_exchange(struct driver *d, const struct flock_action *a, struct bulk_config *b)
@@ -140,7 +155,8 @@ static void transfer(struct driver *d, const struct flock_action *a)
 	struct driver_transfer *t = &d->transfer[a->use];
 	struct driver_connection *w = find(d, &a->peer, a->exchange);
 	struct bulk_result failed = {0};
-	*t = (struct driver_transfer){.d = d, .exchange = a->exchange, .use = a->use};
+	*t = (struct driver_transfer){
+	        .d = d, .peer = a->peer, .exchange = a->exchange, .use = a->use};
 	if (!w) {
 		failed.err.code = ERR_IO;
 		ended(t, &failed);
@@ -150,11 +166,13 @@ static void transfer(struct driver *d, const struct flock_action *a)
 	        .fd = w->fd,
 	        .keys = &w->keys,
 	        .we_dialled = w->we_dialled,
+	        .keep = a->use == USE_EXCHANGE,
 	        .aead = w->aead,
 	        .deadline_ms = a->transfer.deadline_ms,
 	        .arg = t,
 	        .done_cb = on_done};
 	int rc = 0;
+	t->kept = w->kept;
 	if (a->use == USE_EXCHANGE)
 		rc = fill_exchange(d, a, &b);
 	else
@@ -181,7 +199,8 @@ static void transfer(struct driver *d, const struct flock_action *a)
 static void open_connection(struct driver *d, const struct flock_action *a)
 {
 	struct err e = {0};
-	int rc = transport_bulk(d->transport, &a->peer, a->exchange, &e);
+	int rc = transport_bulk(
+	        d->transport, &a->peer, a->exchange, a->use != USE_EXCHANGE || a->fresh, &e);
 	if (rc != 0)
 		tell(d, &a->peer, a->exchange,
 		        rc == ERR_UNSUPPORTED ? BULK_CANNOT_DIAL : BULK_FAILED);

@@ -9,8 +9,8 @@
  *
  * The happy path: bulk_start makes both directions' keys and buffers and starts the threads; the
  * sender ends when the kernel has taken END, the receiver when END has come and all is checked. The
- * last of the two wakes the loop, where the threads are joined, the socket is closed and done_cb is
- * called.
+ * last of the two wakes the loop, where the threads are joined, the socket is closed, or handed
+ * back for the next transfer, and done_cb is called.
  *
  * What can fail: anything, on either thread, or the loop gives up (bulk_cancel, the deadline). The
  * first to say so leaves its reason and shuts the socket down, which wakes whoever waits in it;
@@ -38,7 +38,8 @@ struct bulk {
 	struct bulk_plan plan;
 	struct bulk_out out; /* the sender's, until it is joined */
 	struct bulk_in in;   /* the receiver's */
-	int fd;              /* owned; closed after both are joined */
+	int fd;              /* owned; closed or handed back after both are joined */
+	bool keep;
 
 	uv_loop_t *loop; /* borrowed */
 	uv_async_t wake;
@@ -170,7 +171,9 @@ static void on_wake(uv_async_t *h)
 		uv_thread_join(&b->sender);
 	if (b->receiver_started)
 		uv_thread_join(&b->receiver);
-	close_socket(b);
+	r.fd = b->keep && !atomic_load(&b->failed) ? b->fd : -1;
+	if (r.fd < 0)
+		close_socket(b);
 	r.bytes_sent = atomic_load(&b->sent);
 	r.bytes_received = atomic_load(&b->received);
 	if (atomic_load(&b->failed))
@@ -245,6 +248,7 @@ int bulk_start(struct bulk **out, const struct bulk_config *c, struct err *e)
 	if (rc)
 		goto out;
 	b->fd = c->fd;
+	b->keep = c->keep;
 	b->loop = c->loop;
 	b->arg = c->arg;
 	b->done_cb = c->done_cb;

@@ -39,6 +39,9 @@ struct bulk_result {
 	double group_distance2[BULK_GROUPS_MAX]; /* Σ (y − ours)² of each group of the peer's
 	                                          * vector; only with code 0 and `ours`, and not
 	                                          * if they are unmeasured */
+	/* With code 0 and `keep` the socket, which is the callee's now: nothing behind END has been
+	 * read, so another transfer may follow on it, with other keys. Else -1. */
+	int fd;
 	/* Of a lattice, with code 0; valid for the call. */
 	double rounding2;    /* of the sum of group_distance2: what rounding has added, if the
 	                      * steps fit the distance; at most what the peer makes of it */
@@ -53,6 +56,7 @@ struct bulk_config {
 	int fd;                        /* a connected stream socket; bulk_start takes it */
 	const struct frame_bulk *keys; /* borrowed for the call; take each once */
 	bool we_dialled;
+	bool keep;               /* the socket is wanted back after an orderly end */
 	const struct aead *aead; /* borrowed, static */
 	enum convert_format format;
 	/* What goes and what comes: the peer must have agreed to the same, the other way round.
@@ -83,7 +87,8 @@ struct bulk_config {
  * larger ones gained nothing. */
 #define BULK_CHUNK_BYTES ((size_t)256 * 1024)
 
-/* The fd is closed in any case, here or at the end. An error means that done_cb never comes. */
+/* The fd is closed in any case, here or at the end, unless done_cb gets it. An error means that
+ * done_cb never comes. */
 int bulk_start(struct bulk **out, const struct bulk_config *c, struct err *e) MUST_CHECK;
 
 /* Ends it soon, in done_cb with ERR_CANCELLED, unless it has ended already in another way. The

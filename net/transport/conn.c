@@ -66,6 +66,7 @@ static struct conn *conn_new(struct transport *t, bool initiator)
 	t->conns = c;
 	t->handles++;
 	t->counters.connections++;
+	kept__give_way(t);
 	return c;
 }
 
@@ -271,7 +272,8 @@ void conn__hand_out(struct conn *c, const struct peer_id *id, const struct frame
 	c->handed_out = true;
 	c->rest.n = 0;
 	if (cb->bulk_cb && !c->t->closing)
-		cb->bulk_cb(cb->arg, id, c->bulk_open.exchange, mine, c->initiator, keys, aead);
+		cb->bulk_cb(cb->arg, id, c->bulk_open.exchange, mine, c->initiator, c->kept, keys,
+		        aead);
 	else if (mine >= 0)
 		close(mine);
 	conn__close(c);
@@ -405,6 +407,16 @@ void conn__accept(struct transport *t)
 		conn__close(c);
 }
 
+static void put_bulk_open(struct conn *c)
+{
+	uint8_t bytes[WIRE_BYTES_MAX];
+	struct wire_message m = {.kind = WIRE_BULK_OPEN, .bulk = c->bulk_open};
+	size_t len;
+	if (wire_encode(&m, bytes, sizeof bytes, &len) != 0 ||
+	        !conn__put_opening(c, OPENING_BULK, bytes, len))
+		conn__close(c);
+}
+
 static void on_connected(uv_connect_t *req, int status)
 {
 	struct conn *c = req->data;
@@ -419,12 +431,7 @@ static void on_connected(uv_connect_t *req, int status)
 	prepare_socket(c);
 	c->state = CONN_OPENING;
 	if (c->role == CONN_BULK) {
-		uint8_t bytes[WIRE_BYTES_MAX];
-		struct wire_message m = {.kind = WIRE_BULK_OPEN, .bulk = c->bulk_open};
-		size_t len;
-		if (wire_encode(&m, bytes, sizeof bytes, &len) != 0 ||
-		        !conn__put_opening(c, OPENING_BULK, bytes, len))
-			conn__close(c);
+		put_bulk_open(c);
 		return;
 	}
 	if (!handshake__begin(c) || uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) != 0)
@@ -549,6 +556,34 @@ struct conn *conn__dial_bulk(struct transport *t, struct conn *control, uint64_t
 	return c;
 }
 
+void conn__keep(struct transport *t, const struct peer_id *id, int fd)
+{
+	struct conn *c = conn_new(t, false);
+	if (!c || uv_tcp_open(&c->tcp, fd) != 0) {
+		close(fd);
+		if (c)
+			conn__close(c);
+		return;
+	}
+	c->state = CONN_OPENING;
+	c->role = CONN_BULK;
+	c->kept = true;
+	c->id = *id;
+	if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) != 0)
+		conn__close(c);
+}
+
+/* If it cannot even be written the peer is dialled instead. */
+void conn__reopen(struct conn *c, struct conn *control, uint64_t exchange)
+{
+	uv_read_stop((uv_stream_t *)&c->tcp);
+	c->initiator = true;
+	c->began_ms = transport__now(c->t);
+	c->rest = conn__where(control);
+	set_bulk(c, control, exchange);
+	put_bulk_open(c);
+}
+
 static void ping(struct conn *c, uint64_t now_ms)
 {
 	uint8_t bytes[32];
@@ -565,7 +600,9 @@ void conn__tick(struct conn *c, uint64_t now_ms)
 	bool queued = uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp) > 0;
 	if (uv_is_closing((uv_handle_t *)&c->tcp))
 		return;
-	uint64_t dial_ms = c->state == CONN_DIALLING && c->rest.n > 0 ? DIAL_NEXT_MS : DIAL_MS;
+	uint64_t dial_ms = c->state == CONN_DIALLING && c->rest.n > 0 ? DIAL_NEXT_MS
+	                   : c->kept && !c->initiator                 ? BULK_KEPT_MS
+	                                                              : DIAL_MS;
 	if ((c->state < CONN_UP && now_ms - c->began_ms > dial_ms) ||
 	        (c->state == CONN_CLOSING && now_ms - c->closing_ms > BYE_MS) ||
 	        (c->state == CONN_UP && queued && now_ms - c->wrote_ms > STUCK_MS) ||

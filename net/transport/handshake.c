@@ -295,7 +295,8 @@ static void dialler_opening(struct conn *c, const uint8_t *bytes, size_t len)
 		conn__close(c);
 }
 
-/* A bulk connection that a peer opens: the token says whose it is, and the socket is handed out. */
+/* A bulk connection that a peer opens: the token says whose it is, and the socket is handed out.
+ * One that was kept is opened by the same peer again, with an attempt of its own. */
 static void bulk_opening(struct conn *c, const uint8_t *bytes, size_t len)
 {
 	struct wire_message m;
@@ -303,12 +304,14 @@ static void bulk_opening(struct conn *c, const uint8_t *bytes, size_t len)
 	struct conn *owner = NULL;
 	if (wire_decode(bytes, len, &m, NULL) == 0 && m.kind == WIRE_BULK_OPEN)
 		owner = transport__bulk_owner(c->t, &m.bulk, &keys);
-	if (!owner) {
+	if (!owner || (c->kept && !peer_id_equal(&c->id, &owner->id))) {
+		sodium_memzero(&keys, sizeof keys);
 		c->t->counters.handshakes_failed++;
 		conn__close(c);
 		return;
 	}
-	budget_leave(&c->t->budget, c->slot, true);
+	if (c->slot >= 0)
+		budget_leave(&c->t->budget, c->slot, true);
 	c->slot = -1;
 	uv_read_stop((uv_stream_t *)&c->tcp);
 	c->bulk_open = m.bulk;
@@ -323,7 +326,7 @@ void handshake__read(struct conn *c)
 	c->in_len = 0;
 	if (!c->initiator && c->opening.kind == OPENING_BULK && c->secret < 0)
 		bulk_opening(c, bytes, len);
-	else if (c->opening.kind != OPENING_HANDSHAKE)
+	else if (c->opening.kind != OPENING_HANDSHAKE || c->kept)
 		conn__close(c);
 	else if (c->initiator)
 		dialler_opening(c, bytes, len);

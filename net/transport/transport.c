@@ -195,6 +195,8 @@ void transport__down(struct transport *t, struct conn *c, enum conn_state was)
 		return;
 	if (was == CONN_UP) {
 		bool tell = c->announced;
+		if (!transport__find(t, &c->id))
+			kept__forget(t, &c->id);
 		c->announced = false;
 		if (tell && cb->down_cb && !transport__find(t, &c->id))
 			cb->down_cb(cb->arg, &c->id);
@@ -206,7 +208,8 @@ void transport__down(struct transport *t, struct conn *c, enum conn_state was)
 	if (c->role == CONN_BULK) {
 		/* transport_bulk has reported an immediate failure; then there is no cipher yet. */
 		if (!next && !c->handed_out && c->aead && cb->bulk_cb)
-			cb->bulk_cb(cb->arg, &c->id, c->bulk_open.exchange, -1, true, NULL, NULL);
+			cb->bulk_cb(cb->arg, &c->id, c->bulk_open.exchange, -1, true, false, NULL,
+			        NULL);
 		return;
 	}
 	explain(t, c, was, next);

@@ -54,9 +54,10 @@ struct transport_callbacks {
 	/* A bulk connection that the peer opened, or the answer to transport_bulk: fd is the
 	 * callee's now (a connected, non-blocking socket), keys say how to seal on it; -1: it did
 	 * not come about. exchange: what it was asked for, by whichever side; 0: not said. It may
-	 * come late, when that exchange has been given up: compare, and close the fd. */
+	 * come late, when that exchange has been given up: compare, and close the fd. kept: it has
+	 * carried a transfer before, and nobody knows yet whether the peer's end still stands. */
 	void (*bulk_cb)(void *arg, const struct peer_id *id, uint64_t exchange, int fd,
-	        bool we_dialled, const struct frame_bulk *keys, const struct aead *aead);
+	        bool we_dialled, bool kept, const struct frame_bulk *keys, const struct aead *aead);
 	/* Whether that peer has a member's record; may be NULL. */
 	bool (*member_cb)(void *arg, const struct peer_id *id);
 	/* For the log: what happened and what to do about it. */
@@ -119,10 +120,14 @@ bool transport_post(struct transport *t, const struct peer_id *to, const struct 
         const struct exchange_message *m);
 
 /* A bulk connection for an exchange, to a peer with whom a stream stands; ends in bulk_cb, later.
- * ERR_NOTFOUND: no stream; ERR_UNSUPPORTED: the peer cannot be dialled, ask it to dial us;
- * ERR_IO. */
-int transport_bulk(
-        struct transport *t, const struct peer_id *id, uint64_t exchange, struct err *e) MUST_CHECK;
+ * fresh: not one that was kept. ERR_NOTFOUND: no stream; ERR_UNSUPPORTED: the peer cannot be
+ * dialled, ask it to dial us; ERR_IO. */
+int transport_bulk(struct transport *t, const struct peer_id *id, uint64_t exchange, bool fresh,
+        struct err *e) MUST_CHECK;
+
+/* Takes back the fd of a bulk connection on which both directions have ended in order. It is kept
+ * for the pair's next exchange, whichever side begins it; see kept.c for how long. */
+void transport_bulk_keep(struct transport *t, const struct peer_id *id, int fd);
 
 /* A member's generation, as its record says: datagrams to and from it use it. Also forgets a
  * generation that is over. */

@@ -6,6 +6,7 @@
  *     conn.c            one connection: its bytes, its frames, its end
  *     handshake.c       how it comes to be trusted
  *     turn.c            how long peers' messages may keep the loop
+ *     kept.c            bulk connections that wait for the pair's next exchange
  *     room.c            how many sockets are for whom, and who goes when there are too few
  *     certificates.c    where the flock has an owner: certificates, and what waits for them
  *     links.c           datagrams: a sealed link with every member that is known
@@ -53,6 +54,7 @@ struct conn {
 	bool heard;      /* the peer, or its machine, answered something */
 	bool explained;  /* why it failed has been said */
 	bool handed_out; /* a bulk connection of which bulk_cb was told */
+	bool kept;       /* a bulk connection that has carried a transfer */
 	bool announced;  /* up_cb was called for it */
 	bool ourselves;  /* its other end is one of our own connections */
 	bool waiting;    /* for the next turn, see turn.c */
@@ -216,6 +218,14 @@ void transport__received(struct transport *t, struct conn *c, const uint8_t *byt
 struct conn *transport__bulk_owner(
         struct transport *t, const struct wire_bulk_open *open, struct frame_bulk *keys);
 
+/* ---- kept.c */
+
+/* One that can be used at once; NULL: there is none. */
+struct conn *kept__find(struct transport *t, const struct peer_id *id);
+void kept__forget(struct transport *t, const struct peer_id *id); /* NULL: everybody's */
+/* If descriptors are short all go. */
+void kept__give_way(struct transport *t);
+
 /* ---- room.c */
 
 /* How many sockets are for whom. */
@@ -237,6 +247,10 @@ bool conn__dial_next(struct conn *c);
 /* Where the peer of an established connection can be dialled, best first. */
 struct peer_addrs conn__where(const struct conn *c);
 struct conn *conn__dial_bulk(struct transport *t, struct conn *control, uint64_t exchange);
+/* A bulk connection of that peer's whose next opening may come from either side; takes fd. */
+void conn__keep(struct transport *t, const struct peer_id *id, int fd);
+/* Opens it for an exchange, as if it had been dialled. */
+void conn__reopen(struct conn *c, struct conn *control, uint64_t exchange);
 void conn__accept(struct transport *t);
 /* Sends one encoded message, now or when it is up; false: no room, dropped. to: for that peer
  * alone, so it is dropped if another one is at that address; NULL: for whoever is. */

@@ -151,11 +151,17 @@ bool transport_post(struct transport *t, const struct peer_id *to, const struct 
 	return false;
 }
 
-int transport_bulk(struct transport *t, const struct peer_id *id, uint64_t exchange, struct err *e)
+int transport_bulk(
+        struct transport *t, const struct peer_id *id, uint64_t exchange, bool fresh, struct err *e)
 {
 	struct conn *c = transport__find(t, id);
+	struct conn *kept = fresh ? NULL : kept__find(t, id);
 	if (!c)
 		return err_set(e, ERR_NOTFOUND, "no stream with that peer");
+	if (kept) {
+		conn__reopen(kept, c, exchange);
+		return 0;
+	}
 	if (conn__where(c).n == 0)
 		return err_set(
 		        e, ERR_UNSUPPORTED, "that peer cannot be dialled: it must open the bulk");

@@ -25,4 +25,4 @@ tests_attack_rogue_LDADD = $(DUNLIN_LIBS)
 tests_attack_rogue_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=bulk_start -Wl,--wrap=exchange_step \
 	-Wl,--wrap=transport_post -Wl,--wrap=gossip_step -Wl,--wrap=send -Wl,--wrap=trainer_step \
 	-Wl,--wrap=wire_encode -Wl,--wrap=wire_encode_gossip -Wl,--wrap=wire_sign_update \
-	-Wl,--wrap=flock_init -Wl,--wrap=flock_step
+	-Wl,--wrap=flock_init -Wl,--wrap=flock_step -Wl,--wrap=transport_bulk_keep

@@ -13,6 +13,7 @@
  *     ROGUE_MANIFEST=FIELD       says another run, model, init, count or total in its offers
  *     ROGUE_GIFT=KIND            what joiners get from it, as ROGUE_POISON
  *     ROGUE_DRIP=BYTES           a second, that its transfers send
+ *     ROGUE_CUT=1                closes a kept bulk connection once it is used again
  *     ROGUE_DONOR=HEX            asks nobody for a state before it has asked that peer
  *     ROGUE_CLAIM=SAMPLES        says that it has trained so many
  *     ROGUE_SLOW=TIMES           so many times slower: it rests after each step
@@ -27,6 +28,7 @@
 #include "net/transport/transport.h"
 
 #include <math.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sodium.h>
@@ -35,6 +37,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 enum poison {
 	HONEST,
@@ -61,7 +64,7 @@ static struct {
 	long poison_from;
 	int die_state, mute, field; /* −1: not */
 	bool die_ours, die_late;
-	long die_at, drip;
+	long die_at, drip, cut;
 	const char *donor;
 	unsigned long long claim;
 	long slow;
@@ -124,6 +127,7 @@ static void __attribute__((constructor)) read_environment(void)
 	rogue.mute = place_of(words, "ROGUE_MUTE");
 	rogue.field = place_of(fields, "ROGUE_MANIFEST");
 	rogue.drip = number("ROGUE_DRIP", 0);
+	rogue.cut = number("ROGUE_CUT", 0);
 	rogue.donor = getenv("ROGUE_DONOR");
 	rogue.claim = (unsigned long long)number("ROGUE_CLAIM", 0);
 	rogue.slow = number("ROGUE_SLOW", 1);
@@ -230,6 +234,29 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t len, int flags)
 		len = len < most ? len : most;
 	}
 	return __real_send(fd, bytes, len, flags);
+}
+
+/* ---- kept connections */
+
+/* What lies in it unread makes the end a reset. */
+static void *cut(void *arg)
+{
+	struct pollfd in = {.fd = (int)(intptr_t)arg, .events = POLLIN};
+	while (poll(&in, 1, -1) <= 0)
+		;
+	close(in.fd);
+	return NULL;
+}
+
+void __real_transport_bulk_keep(struct transport *t, const struct peer_id *id, int fd);
+void __wrap_transport_bulk_keep(struct transport *t, const struct peer_id *id, int fd);
+void __wrap_transport_bulk_keep(struct transport *t, const struct peer_id *id, int fd)
+{
+	pthread_t thread;
+	if (rogue.cut && pthread_create(&thread, NULL, cut, (void *)(intptr_t)fd) == 0)
+		pthread_detach(thread);
+	else
+		__real_transport_bulk_keep(t, id, fd);
 }
 
 /* ---- death in an exchange */

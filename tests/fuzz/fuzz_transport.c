@@ -146,12 +146,13 @@ static void on_exchange(void *arg, const struct peer_id *from, const struct exch
 }
 
 static void on_bulk(void *arg, const struct peer_id *id, uint64_t exchange, int fd, bool we_dialled,
-        const struct frame_bulk *keys, const struct aead *aead)
+        bool kept, const struct frame_bulk *keys, const struct aead *aead)
 {
 	struct agent *a = arg;
 	int who = (int)(a - agent);
 	(void)exchange;
 	known(id);
+	demand(!kept);
 	demand(!a->closed && fd == -1);
 	if (!keys) {
 		demand(we_dialled && !aead);
@@ -270,7 +271,7 @@ static void post(struct input *in, struct agent *a, uint8_t b)
 static void open_bulk(struct agent *a, uint8_t b)
 {
 	struct err e = {0};
-	int rc = transport_bulk(a->t, &identity[b & 1].id, b % BULK_NUMBERS, &e);
+	int rc = transport_bulk(a->t, &identity[b & 1].id, b % BULK_NUMBERS, false, &e);
 	demand(rc == 0 || rc == ERR_NOTFOUND || rc == ERR_UNSUPPORTED || rc == ERR_IO);
 }
 

@@ -14,6 +14,7 @@ pair() {
 	enter p p1 --seed "$(seed_of p0)"
 	check "another" ready p1 || return
 	check "exchange" await p0 p1 -- exchanges.outcomes.exchanged\>=12 training.step\>=500
+	check "over one connection" await p0 -- net.streams_accepted\<=4 net.streams_dialled\<=4
 	check "a checkpoint meanwhile" "$dunlin" checkpoint --socket "$dir/p0.sock"
 	enter p p2 --seed "$(seed_of p0)"
 	check "a third" ready p2 || return

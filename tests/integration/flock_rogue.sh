@@ -128,5 +128,22 @@ later() {
 	check "the rest leave" all_leave
 }
 
-for s in early_offering early_taking late_offering late_taking unlike later; do scenario $s; done
+# ---- one that closes what was kept
+
+cut() {
+	settings c 1e6
+	enter c c0
+	check "an agent that keeps connections" ready c0 || return
+	enter_rogue c ROGUE_CUT=1 c1 --seed "$(seed_of c0)"
+	check "one that closes them at the next use" ready c1 || return
+	check "the first dials anew each time" await c0 -- exchanges.begun\>=4 \
+		net.streams_dialled\>=4
+	check "and loses no exchange by it" await c0 -- exchanges.outcomes.broken=0 \
+		exchanges.outcomes.timeout=0 exchanges.outcomes.bad=0
+	check "c: they leave" all_leave
+}
+
+for s in early_offering early_taking late_offering late_taking unlike later cut; do
+	scenario $s
+done
 finish

@@ -18,6 +18,7 @@ UNIT_TESTS += \
 	tests/net/test_transport \
 	tests/net/test_strangers \
 	tests/net/test_transport_addrs \
+	tests/net/test_transport_kept \
 	tests/net/test_transport_certificates \
 	tests/net/test_verify_budget \
 	tests/net/test_wire \

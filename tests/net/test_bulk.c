@@ -429,6 +429,51 @@ static void test_miscounted(void **state)
 }
 
 /* A transfer without a socket is refused before anything begins. */
+/* Three transfers over one connection, each with keys of its own; one with those of the transfer
+ * before is no transfer, and what it leaves is closed. */
+static void test_kept(void **state)
+{
+	static const uint8_t exporter[FRAME_SECRET_BYTES] = {1, 2, 3};
+	static const uint64_t attempt[] = {1, 2, 3, 3};
+	static const size_t count = 5000;
+	struct frame_bulk keys[2];
+	int fd[2] = {-1, -1};
+	(void)state;
+	for (int k = 0; k < 4; k++) {
+		struct two t;
+		two_init(&t, count, make_tcp_pair);
+		t.ca.n_groups = t.cb.n_groups = 1;
+		t.ca.group_end = t.cb.group_end = &count;
+		for (int i = 0; i < 2; i++) {
+			uint64_t which = i == 1 && k == 3 ? 4 : attempt[k];
+			struct bulk_config *c = i ? &t.cb : &t.ca;
+			frame_bulk(&keys[i], exporter,
+			        &(struct frame_bulk_use){.exchange = 7, .attempt = which});
+			c->keys = &keys[i];
+			c->keep = true;
+			c->we_dialled = i == k % 2;
+			if (k > 0) {
+				close(c->fd);
+				c->fd = fd[i];
+			}
+		}
+		two_run(&t);
+		fd[0] = t.a.result.fd;
+		fd[1] = t.b.result.fd;
+		if (k < 3) {
+			check_received(&t.a, &t.b, &t.ca, t.a.result.bytes_sent);
+			check_received(&t.b, &t.a, &t.cb, t.b.result.bytes_sent);
+			assert_true(fd[0] >= 0 && fd[1] >= 0);
+		} else {
+			assert_int_equal(t.a.result.err.code, ERR_IO);
+			assert_int_equal(t.b.result.err.code, ERR_IO);
+			assert_true(t.a.result.words == 0 && t.b.result.words == 0);
+			assert_true(fd[0] == -1 && fd[1] == -1);
+		}
+		two_close(&t);
+	}
+}
+
 static void test_no_socket(void **state)
 {
 	(void)state;
@@ -460,6 +505,7 @@ int main(void)
 	        cmocka_unit_test(test_cancel_at_the_end),
 	        cmocka_unit_test(test_misfits),
 	        cmocka_unit_test(test_miscounted),
+	        cmocka_unit_test(test_kept),
 	        cmocka_unit_test(test_no_socket),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,8 +46,9 @@ static void silent_strangers_hold_nobody_up(void **state)
 			idle[k] = come(&p, k);
 			uv_run(&p.loop, UV_RUN_NOWAIT);
 		}
-		assert_int_equal(
-		        transport_bulk(p.side[i % 2].t, &p.side[1 - i % 2].identity.id, 3, &e), 0);
+		assert_int_equal(transport_bulk(p.side[i % 2].t, &p.side[1 - i % 2].identity.id, 3,
+		                         false, &e),
+		        0);
 		assert_true(await(&p, both_have_bulk));
 		check_bulk(&p, i % 2, 3);
 	}

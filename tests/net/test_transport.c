@@ -107,13 +107,14 @@ static void bulk_connections_open_beside_a_stream(void **state)
 	static struct pair p;
 	struct err e = {0};
 	pair_open(&p, *state);
-	assert_int_equal(transport_bulk(p.side[0].t, &p.side[1].identity.id, 1, &e), ERR_NOTFOUND);
+	assert_int_equal(
+	        transport_bulk(p.side[0].t, &p.side[1].identity.id, 1, false, &e), ERR_NOTFOUND);
 	connect_pair(&p, 0);
 	for (int round = 0; round < 3; round++) {
 		for (int dialler = 0; dialler < 2; dialler++) {
 			const struct peer_id *to = &p.side[1 - dialler].identity.id;
 			uint64_t exchange = (uint64_t)round << 40 | (uint64_t)dialler;
-			if (transport_bulk(p.side[dialler].t, to, exchange, &e) != 0)
+			if (transport_bulk(p.side[dialler].t, to, exchange, false, &e) != 0)
 				fail_msg("%s", e.msg);
 			assert_true(await(&p, both_have_bulk));
 			check_bulk(&p, dialler, exchange);
@@ -135,7 +136,8 @@ static void a_late_bulk_says_what_it_is_for(void **state)
 	connect_pair(&p, 0);
 	for (uint64_t exchange = 5; exchange < 7; exchange++)
 		assert_int_equal(
-		        transport_bulk(p.side[0].t, &p.side[1].identity.id, exchange, &e), 0);
+		        transport_bulk(p.side[0].t, &p.side[1].identity.id, exchange, false, &e),
+		        0);
 	assert_true(await(&p, both_have_two_bulks));
 	struct side *a = &p.side[0], *b = &p.side[1];
 	assert_true(a->exchange[0] + a->exchange[1] == 11);
@@ -163,7 +165,7 @@ static void a_bulk_that_fails_says_for_what(void **state)
 	struct peer_addrs deaf = one(peer_addr_from((struct sockaddr *)&in));
 	transport_set_self(p.side[1].t, p.side[1].identity.generation, &deaf, true);
 	connect_pair(&p, 1);
-	assert_int_equal(transport_bulk(p.side[0].t, &p.side[1].identity.id, 77, &e), 0);
+	assert_int_equal(transport_bulk(p.side[0].t, &p.side[1].identity.id, 77, false, &e), 0);
 	assert_true(await(&p, bulk_failed));
 	assert_true(p.side[0].exchange[0] == 77 && p.side[0].bulks == 0);
 	close(fd);
@@ -201,12 +203,12 @@ static void lost_bulk_dials_leave_the_way_open(void **state)
 	for (int lost = 0; lost < 6; lost++) {
 		c->remote = peer_addr_from((struct sockaddr *)&in);
 		p.side[0].bulks_failed = 0;
-		assert_int_equal(transport_bulk(p.side[0].t, to, 9, &e), 0);
+		assert_int_equal(transport_bulk(p.side[0].t, to, 9, false, &e), 0);
 		assert_true(await(&p, bulk_failed));
 	}
 	c->remote = there;
 	for (int round = 0; round < 2; round++) {
-		assert_int_equal(transport_bulk(p.side[0].t, to, 9, &e), 0);
+		assert_int_equal(transport_bulk(p.side[0].t, to, 9, false, &e), 0);
 		assert_true(await(&p, both_have_bulk));
 		check_bulk(&p, 0, 9);
 		c->bulk_attempts += 3 * DATAGRAM_WINDOW;
@@ -223,7 +225,8 @@ static void a_number_that_repeats_has_new_keys(void **state)
 	pair_open(&p, *state);
 	connect_pair(&p, 0);
 	for (int i = 0; i < 2; i++)
-		assert_int_equal(transport_bulk(p.side[0].t, &p.side[1].identity.id, 7, &e), 0);
+		assert_int_equal(
+		        transport_bulk(p.side[0].t, &p.side[1].identity.id, 7, false, &e), 0);
 	assert_true(await(&p, both_have_two_bulks));
 	const struct frame_bulk *k = p.side[1].keys;
 	assert_memory_not_equal(k[0].token, k[1].token, sizeof k->token);
@@ -298,7 +301,7 @@ static void a_post_to_an_undialable_peer(void **state)
 	assert_true(await(&p, second_has_post));
 	assert_true(p.side[1].posts == 1 && p.side[1].post.exchange == 2);
 	assert_int_equal(
-	        transport_bulk(p.side[0].t, &p.side[1].identity.id, 2, &e), ERR_UNSUPPORTED);
+	        transport_bulk(p.side[0].t, &p.side[1].identity.id, 2, false, &e), ERR_UNSUPPORTED);
 	assert_int_equal(transport_counters(p.side[0].t).streams_dialled, 0);
 	pair_close(&p);
 }

@@ -58,7 +58,7 @@ static void a_bulk_takes_the_next_address(void **state)
 	struct peer_addrs at = {2, {unanswered(fd, false), transport_bound(p.side[1].t)}};
 	transport_set_self(p.side[1].t, p.side[1].identity.generation, &at, true);
 	connect_pair(&p, 1);
-	assert_int_equal(transport_bulk(p.side[0].t, &p.side[1].identity.id, 1, &e), 0);
+	assert_int_equal(transport_bulk(p.side[0].t, &p.side[1].identity.id, 1, false, &e), 0);
 	assert_true(await(&p, both_have_bulk));
 	check_bulk(&p, 0, 1);
 	assert_int_equal(p.side[0].bulks_failed, 0);

@@ -25,7 +25,7 @@ struct side {
 	char goodbye[64]; /* what the other said last of why a session ends */
 	/* of each bulk connection that has come */
 	int fd[BULKS];
-	bool we_dialled[BULKS];
+	bool we_dialled[BULKS], kept[BULKS];
 	uint64_t exchange[BULKS]; /* also of the last that failed */
 	struct frame_bulk keys[BULKS];
 };
@@ -76,7 +76,7 @@ static inline struct peer_addrs one(struct peer_addr a)
 }
 
 static inline void on_bulk(void *arg, const struct peer_id *id, uint64_t exchange, int fd,
-        bool we_dialled, const struct frame_bulk *keys, const struct aead *aead)
+        bool we_dialled, bool kept, const struct frame_bulk *keys, const struct aead *aead)
 {
 	struct side *s = arg;
 	assert_true(peer_id_equal(id, &other(s)->identity.id));
@@ -88,6 +88,7 @@ static inline void on_bulk(void *arg, const struct peer_id *id, uint64_t exchang
 	assert_true(s->bulks < BULKS);
 	s->fd[s->bulks] = fd;
 	s->we_dialled[s->bulks] = we_dialled;
+	s->kept[s->bulks] = kept;
 	s->exchange[s->bulks] = exchange;
 	s->keys[s->bulks++] = *keys;
 }
