@@ -25,6 +25,7 @@ libgossip_a_SOURCES = \
 	gossip/flock/offers.c \
 	gossip/flock/out.c \
 	gossip/flock/run_clock.c \
+	gossip/flock/throttle.c \
 	gossip/flock/trial.c \
 	gossip/flock/verify.c \
 	gossip/flock/view.c \

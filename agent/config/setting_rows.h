@@ -337,9 +337,9 @@ REAL(gossip, beta, 0.001, 1, "gossip.beta", "--beta", NULL,
 CHOICE(gossip, wire, wires, "gossip.wire", "--wire", NULL,
 	FOR_AGENT, SHARED, .dflt = "bf16", .also = "format dtype compression",
 	.help = "format of parameters on the network; mod8, mod4: 8 and 4 bits, on CPUs, with pair")
-REAL(gossip, peer_rate, 0.001, 1e6, "gossip.peer_rate", "--peer-rate", NULL,
-	FOR_AGENT, .dflt = "50",
-	.help = "exchanges per second that one peer may begin with this agent")
+REAL(gossip, peer_rate, 0, 1e6, "gossip.peer_rate", "--peer-rate", NULL,
+	FOR_AGENT, .dflt = "0",
+	.help = "exchanges per second that a peer may begin; 0: one for each step, 50 to 1000")
 REAL(gossip, rate_cap, 0, 1e15, "gossip.rate_cap", "--rate-cap", NULL,
 	FOR_AGENT, .dflt = "0",
 	.help = "samples per second that one peer may claim, if no invite says; 0: 256 medians")

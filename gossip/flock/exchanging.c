@@ -532,6 +532,7 @@ void flock__steps(struct flock *f, const struct flock_trained *s, int n)
 		c->has_loss = true;
 	}
 	c->last = s[n - 1];
+	flock__throttle(f, n);
 	flock__path(f);
 	flock__adopted_steps(f, s, n);
 	if (f->phase != FLOCK_TRAINING)

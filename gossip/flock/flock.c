@@ -395,8 +395,8 @@ static int open_learning(struct flock *f, struct err *e)
 {
 	const struct flock_config *c = &f->c;
 	struct partners_config p = {.seed = rng_u64(&f->rng),
-	        .rate = c->peer_rate,
-	        .burst = flock__peer_burst(c),
+	        .rate = flock__peer_rate(f),
+	        .burst = flock__burst(flock__peer_rate(f)),
 	        .per_byte_ms = 0.001};
 	struct exchange_config x = {.self = c->membership.self,
 	        .manifest = c->manifest,

@@ -75,7 +75,7 @@ struct flock_config {
 	double floor2[FLOCK_FORMATS_MAX]; /* of Ξ² by rounding, relative to our length² */
 	struct gate_quota quota;
 	uint64_t wall_s; /* now, for the quota */
-	double peer_rate;
+	double peer_rate; /* exchanges a second that a peer may begin; 0: one for each own step */
 	double rate_cap; /* samples a second that one peer's count grows by; 0: by what is usual */
 	uint8_t mode, format; /* enum exchange_mode; the number of a wire format */
 	uint8_t n_formats;

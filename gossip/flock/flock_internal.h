@@ -7,6 +7,7 @@
  *     labels.c      whose agents they are, and what all of one label count for
  *     run_clock.c   samples of all agents; who is a candidate for an exchange
  *     exchanging.c  gate and partners in front of the exchange machine, and what it asks for
+ *     throttle.c    how often peers may begin one, and how soon we try again
  *     offers.c      what we think of a peer's offer and of its refusals
  *     verify.c      what a partner sent, before it is used
  *     differing.c   peers with another manifest
@@ -154,6 +155,11 @@ struct flock__exchanging {
 	struct peer_id begun[FLOCK_BEGUN]; /* by whom, the last that count, in a ring */
 	uint32_t n_begun;                  /* ever */
 	uint64_t timer_ms;
+	struct {
+		uint64_t since_ms; /* when the window began; 0: none has */
+		uint64_t steps;    /* ours in it */
+		double rate;       /* ours, a second, in the one before; 0: not known */
+	} throttle;
 	struct scales scales;    /* ours; none until an exchange has filled them */
 	int8_t used[SCALES_MAX]; /* by the exchange under way */
 	bool left_out;           /* some of its blocks were */
@@ -338,6 +344,11 @@ void flock__phase(struct flock *f, enum flock_phase p);
 void flock__look(struct flock *f);                    /* for peers, from now on */
 void flock__joined(struct flock *f, bool from_donor); /* train, or merge if the run is over */
 
+/* throttle.c */
+void flock__throttle(struct flock *f, int steps); /* of ours, just heard of */
+double flock__peer_rate(const struct flock *f);   /* exchanges a second that a peer may begin */
+double flock__burst(double rate);                 /* and at once */
+
 /* out.c */
 struct flock_action *flock__do(struct flock *f, enum flock_action_kind kind);
 struct flock_action *flock__do_bulk(struct flock *f, enum flock_action_kind kind, uint8_t use,
@@ -370,7 +381,6 @@ uint64_t flock__label_count(
 /* A median is taken; another id of that label has a say in it: as many as the label has agents. */
 void flock__labels_poll(struct flock *f);
 bool flock__label_votes(struct flock *f, uint64_t label);
-double flock__peer_burst(const struct flock_config *c); /* exchanges that one may begin at once */
 enum exchange_why flock__admit(struct flock *f, const struct peer_id *id); /* as partners_admit */
 bool flock__label_may_fetch(struct flock *f, const struct peer_id *id);
 double flock__pull_left(struct flock *f, const struct peer_id *id); /* as partners_pull_left */

@@ -184,11 +184,6 @@ bool flock__label_votes(struct flock *f, uint64_t label)
 
 /* ---- offers, donations, pulls */
 
-double flock__peer_burst(const struct flock_config *c)
-{
-	return c->peer_rate < 4 ? 4 : c->peer_rate;
-}
-
 enum exchange_why flock__admit(struct flock *f, const struct peer_id *id)
 {
 	enum exchange_why why = partners_admit(f->partners, id, f->now_ms);
@@ -201,8 +196,8 @@ enum exchange_why flock__admit(struct flock *f, const struct peer_id *id)
 	struct flock__label *r = row(f, v.label);
 	if (!r)
 		return why;
-	double most = r->agents * flock__peer_burst(&f->c);
-	r->tokens += r->agents * f->c.peer_rate * (double)(f->now_ms - r->tokens_ms) / 1000;
+	double rate = flock__peer_rate(f), most = r->agents * flock__burst(rate);
+	r->tokens += r->agents * rate * (double)(f->now_ms - r->tokens_ms) / 1000;
 	r->tokens_ms = f->now_ms;
 	if (r->tokens > most || !r->admitted)
 		r->tokens = most;

@@ -45,7 +45,7 @@
 #define DAY_MS (DAY_S * UINT64_C(1000))
 #define DAY_HASTE 2.0 /* how much faster than evenly the rest of a day's quota may be spent */
 
-#define RETRY_FIRST_MS 100u /* the longest first wait for an owed exchange; then doubled up to */
+#define RETRY_FIRST_MS 50u /* the shortest first wait for an owed exchange; then doubled up to */
 #define RETRY_MOST_MS 5000u
 
 struct window { /* the newest W */
@@ -72,6 +72,7 @@ struct gate {
 	bool wished;
 	uint64_t done_samples, done_ms; /* when one last came about */
 	bool owed;
+	uint32_t first_ms;     /* the shortest first wait */
 	uint32_t owed_wait_ms; /* the longest next wait */
 	uint64_t retry_ms;
 
@@ -439,10 +440,15 @@ struct gate_decision gate_step(struct gate *g, const struct gate_step *s)
 void gate_owed(struct gate *g, uint64_t now_ms)
 {
 	advance(g, now_ms);
-	uint32_t wait = g->owed ? g->owed_wait_ms : RETRY_FIRST_MS;
+	uint32_t wait = g->owed ? g->owed_wait_ms : 2 * g->first_ms;
 	g->owed = true;
 	g->retry_ms = g->now + wait / 2 + rng_below(&g->rng, wait / 2 + 1);
 	g->owed_wait_ms = wait < RETRY_MOST_MS / 2 ? wait * 2 : RETRY_MOST_MS;
+}
+
+void gate_retry(struct gate *g, uint32_t retry_ms)
+{
+	g->first_ms = retry_ms;
 }
 
 void gate_spent(struct gate *g, uint64_t now_ms, uint64_t bytes, bool ours, bool done)
@@ -550,6 +556,7 @@ int gate_init(struct gate *g, const struct gate_config *c, uint64_t now_ms, stru
 	rng_seed(&g->rng, c->seed, 0x67617465); /* "gate" */
 	g->gained = c->step_samples;
 	g->now = g->done_ms = now_ms;
+	g->first_ms = RETRY_FIRST_MS;
 	g->own = g->incoming = BUCKET / 2;
 	g->log_delta = log(c->delta > 0 ? c->delta : DELTA_FIRST);
 	g->cap_left = cap_most(g);

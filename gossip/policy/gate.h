@@ -95,9 +95,10 @@ int gate_init(
 struct gate_decision gate_step(struct gate *g, const struct gate_step *s);
 
 /* No peer took the offer, there was no peer to ask, or an exchange was under way: the exchange
- * stays owed and is tried again after a random time, which grows (50 ms … 5 s) until one
- * succeeds. */
+ * stays owed and is tried again after a random time, which grows (from once or twice retry_ms, 50
+ * unless told, to 5 s) until one succeeds. */
 void gate_owed(struct gate *g, uint64_t now_ms);
+void gate_retry(struct gate *g, uint32_t retry_ms);
 
 /* Bytes that an exchange has uploaded, whoever began it. done: it succeeded, so nothing is owed any
  * more and the silence ends. Report other uploads here too, with done false. */

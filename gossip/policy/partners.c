@@ -2,7 +2,7 @@
 /* Partners: a table of what came of earlier exchanges, and the rules that go by it.
  *
  *     candidates ──► draw ──► (an exchange) ──► result ──► EXCHANGED  free at once, its time, its c
- *                                                          BUSY       50 … 200 ms, or as below
+ *                                                          BUSY       2 … 200 ms, or as below
  *     their offer ──► admit ─► (an exchange) ───┘          TIMEOUT …  1 s, 2 s, … 64 s, about
  *                                                          UNLIKE     5 min
  *                                                          BAD        quarantine
@@ -27,8 +27,7 @@
 #include <math.h>
 #include <string.h>
 
-#define BUSY_MS_MIN 50
-#define BUSY_MS_MAX 200
+#define BUSY_MS 50      /* up to four times that */
 #define BACKOFF_MS 1000 /* after the first failure, on average; doubled with each that follows */
 #define BACKOFF_DOUBLINGS 6
 #define BACKOFF_WAITS 4 /* times what it began and let time out: it gets a fifth of our time */
@@ -60,6 +59,7 @@ _Static_assert(PARTNERS_MAX < NONE, "places in the table");
 struct partners {
 	struct partners_config config;
 	struct rng rng;
+	uint32_t busy_ms;
 	uint64_t key; /* of the hash */
 	bool drawn;
 	struct peer_id last; /* that was drawn */
@@ -81,6 +81,7 @@ void partners_init(struct partners *p, const struct partners_config *c)
 {
 	memset(p, 0, sizeof *p);
 	p->config = *c;
+	p->busy_ms = BUSY_MS;
 	rng_seed(&p->rng, c->seed, 0x706172746e657273);
 	p->key = rng_u64(&p->rng);
 	memset(p->head, 0xff, sizeof p->head);
@@ -249,6 +250,13 @@ enum exchange_why partners_admit(struct partners *p, const struct peer_id *id, u
 	return EXCHANGE_WILLING;
 }
 
+void partners_pace(struct partners *p, double rate, double burst, uint32_t busy_ms)
+{
+	p->config.rate = rate;
+	p->config.burst = burst;
+	p->busy_ms = busy_ms;
+}
+
 /* ---- what came of it */
 
 /* Text is cut between characters. */
@@ -335,7 +343,7 @@ static void on_busy(struct partners *p, struct partner *e, uint8_t why, uint64_t
 		back_off(p, e, 0, now_ms);
 		return;
 	}
-	uint64_t ms = BUSY_MS_MIN + rng_below(&p->rng, BUSY_MS_MAX - BUSY_MS_MIN + 1);
+	uint64_t ms = p->busy_ms + rng_below(&p->rng, 3 * p->busy_ms + 1);
 	if (e->free_ms < now_ms + ms) /* an earlier one may have failed meanwhile */
 		e->free_ms = now_ms + ms;
 }

@@ -89,6 +89,10 @@ void partners_drawn(struct partners *p, const struct peer_id *id);
  * _OTHER: not so soon after one that failed. */
 enum exchange_why partners_admit(struct partners *p, const struct peer_id *id, uint64_t now_ms);
 
+/* From now on: exchanges a second, at once, and how long, once to four times, a peer is left alone
+ * that was engaged (50 unless told). */
+void partners_pace(struct partners *p, double rate, double burst, uint32_t busy_ms);
+
 /* What came of one, ours or theirs: r->took_ms, bytes, outcome, factor. */
 void partners_result(struct partners *p, const struct exchange_result *r, uint64_t now_ms);
 

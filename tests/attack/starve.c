@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define OFFER_MS 20    /* between two offers: the usual peer_rate */
+#define OFFER_MS 20    /* between two offers: the least of the usual peer_rate */
 #define FETCH_MS 100   /* after a refusal, until a state is asked for again */
 #define SIP_RATE 72000 /* bytes a second of a state: a little over the least that agents accept */
 #define SIP_BYTES 4096

@@ -151,6 +151,77 @@ static void accept(int from, uint64_t number)
 	bed_hear(&b, from, &m);
 }
 
+/* How many that peer may begin at once, by asking for our state: the first takes the place. */
+static int may_begin(int from)
+{
+	struct exchange_message m = {.kind = EXCHANGE_FETCH};
+	m.fetch.manifest = b.c.manifest;
+	for (int n = 0;; n++) {
+		m.exchange = ++numbers;
+		bed_hear(&b, from, &m);
+		if (bed_did(&b, FLOCK_DO_TAKE_STATE)) {
+			struct flock_event e = {.kind = FLOCK_EVENT_STATE};
+			e.state = (struct flock_state){.step = 10, .vectors = 2};
+			bed_step(&b, e);
+			continue;
+		}
+		assert_true(n < 2000);
+		const struct exchange_message *busy = bed_sent(&b, EXCHANGE_BUSY);
+		if (busy && busy->busy.why == EXCHANGE_RATE)
+			return n;
+	}
+}
+
+/* So many own steps each 50 ms, for a second. */
+static void train_fast(int steps)
+{
+	for (int k = 0; k < 20; k++) {
+		bed_train(&b, steps, 0.1);
+		bed_pass(&b, 50);
+	}
+}
+
+/* A peer may begin as many a second as we make steps, between bounds, or as many as is stated. */
+static void test_as_many_as_steps(void **state)
+{
+	static const struct {
+		int steps;
+		double stated;
+		int least, most;
+	} row[] = {{1, 0, 50, 50}, {20, 0, 380, 420}, {200, 0, 1000, 1000}, {20, 7, 7, 7}};
+	(void)state;
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		struct flock_config c = bed_config();
+		c.rate_cap = 1e12;
+		c.stale = 10;
+		c.peer_rate = row[i].stated;
+		bed_open(&b, &c);
+		bed_train_with(&b, 2);
+		bed_train(&b, 1, 0.1);
+		assert_int_equal(may_begin(1), c.peer_rate > 0 ? 7 : 50);
+		train_fast(row[i].steps);
+		train_fast(row[i].steps);
+		assert_in_range(may_begin(1), row[i].least, row[i].most);
+		bed_close(&b);
+	}
+	open_with(40, 2);
+}
+
+/* What was refused is tried again after about an own step. */
+static void test_sooner_with_short_steps(void **state)
+{
+	(void)state;
+	open_with(2000, 2);
+	train_fast(39); /* 780 steps a second */
+	for (int k = 0; k < 4000 && !bed_sent(&b, EXCHANGE_OFFER); k++)
+		bed_train(&b, 1, 0.1);
+	assert_non_null(bed_sent(&b, EXCHANGE_OFFER));
+	say(b.a->send[0].to.bytes[0] - 0x10, EXCHANGE_BUSY, bed_sent(&b, EXCHANGE_OFFER)->exchange);
+	b.now_ms += 5;
+	bed_train(&b, 1, 0.1);
+	assert_non_null(bed_sent(&b, EXCHANGE_OFFER));
+}
+
 /* A kept connection breaks before anything has come: the core asks for a fresh one, and what was
  * paid counts. */
 static void test_a_kept_connection_breaks(void **state)
@@ -1124,6 +1195,8 @@ static void test_far_and_clipped_hard_is_an_offence(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	        TEST(test_as_many_as_steps),
+	        TEST(test_sooner_with_short_steps),
 	        TEST(test_a_kept_connection_breaks),
 	        TEST(test_offer_of_ours),
 	        TEST(test_offer_that_was_not_sent),

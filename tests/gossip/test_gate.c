@@ -437,6 +437,11 @@ static void owed_is_tried_again(void **s)
 	expect(step(&f, 1, 1, 1), true, REASON_MODE);
 	gate_owed(f.g, f.now); /* and the wait is short again */
 	expect(step(&f, 100, 1, 1), true, REASON_OWED);
+	gate_spent(f.g, f.now, 10, false, true);
+	gate_retry(f.g, 2); /* steps are short */
+	gate_owed(f.g, f.now);
+	expect(step(&f, 1, 1, 1), false, REASON_LOCAL);
+	expect(step(&f, 3, 1, 1), true, REASON_OWED);
 	end(&f);
 
 	struct gate_config c = defaults(GATE_SIGNIFICANCE);

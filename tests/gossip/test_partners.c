@@ -221,6 +221,15 @@ static void test_busy(void **state)
 	assert_int_equal(find(1)->failed, 0);
 	assert_int_equal(find(1)->strikes, 0);
 
+	/* Where steps are short, sooner. */
+	partners_pace(p, 0.5, 3, 2);
+	for (int i = 0; i < 100; i++) {
+		now += SECOND;
+		enter(5, OUTCOME_BUSY);
+		assert_in_range(waits(5), 2, 8);
+	}
+	partners_pace(p, 0.5, 3, 50);
+
 	/* One put aside may fail while another offer is out, whose answer shortens nothing. */
 	enter(4, OUTCOME_BROKEN);
 	uint64_t broken = waits(4);
