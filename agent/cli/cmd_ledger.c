@@ -46,21 +46,24 @@ static void show_exchanges(const cJSON *o)
 		printf("no exchanges yet\n");
 		return;
 	}
-	printf("%8s  %8s  %-12s  %-6s  %-4s  %-9s  %8s  %8s  %10s  %10s  %6s  %s\n", "NUMBER",
-	        "AGO", "PEER", "BY", "MODE", "OUTCOME", "SENT", "RECEIVED", "TOOK", "DISTANCE",
-	        "FACTOR", "WHY");
+	printf("%8s  %8s  %-12s  %-6s  %-4s  %-9s  %8s  %8s  %10s  %6s  %10s  %6s  %s\n", "NUMBER",
+	        "AGO", "PEER", "BY", "MODE", "OUTCOME", "SENT", "RECEIVED", "TOOK", "DELAY",
+	        "DISTANCE", "FACTOR", "WHY");
 	cJSON_ArrayForEach(e, list)
 	{
 		char peer[JSON_SHOWN], mode[JSON_SHOWN], outcome[JSON_SHOWN], why[JSON_SHOWN];
 		char ago[ASKED_SHORT], distance[ASKED_SHORT], factor[ASKED_SHORT];
-		char sent[ASKED_SHORT], received[ASKED_SHORT];
-		printf("%8.0f  %8s  %-12.12s  %-6s  %-4s  %-9s  %8s  %8s  %7.0f ms  %10s  %6s  %s",
+		char sent[ASKED_SHORT], received[ASKED_SHORT], delay[ASKED_SHORT];
+		printf("%8.0f  %8s  %-12.12s  %-6s  %-4s  %-9s  %8s  %8s  %7.0f ms  %6s  %10s  %6s "
+		       " "
+		       "%s",
 		        asked_number(e, "number"), asked_duration(asked_number(e, "ago_s"), ago),
 		        peer_of(e, peer), asked_truth(e, "ours") ? "us" : "peer",
 		        asked_text(e, "mode", mode), asked_text(e, "outcome", outcome),
 		        asked_bytes(asked_number(e, "bytes_sent"), sent),
 		        asked_bytes(asked_number(e, "bytes_received"), received),
 		        asked_number(e, "took_ms"),
+		        asked_has(e, "delay") ? asked_real(e, "delay", delay) : "-",
 		        asked_has(e, "distance") ? asked_real(e, "distance", distance) : "-",
 		        asked_real(e, "factor", factor),
 		        asked_has(e, "why") ? asked_text(e, "why", why) : "-");

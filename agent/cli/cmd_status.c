@@ -126,6 +126,10 @@ static void show_gossip(const cJSON *o)
 	        asked_number(x, "one_sided"), asked_number(x, "clipped"),
 	        asked_bytes(asked_number(x, "bytes_sent"), b),
 	        asked_bytes(asked_number(x, "bytes_received"), c));
+	if (asked_has(x, "delay"))
+		printf("delay    %s own steps from snapshot to merge, %s from the decision "
+		       "(medians)\n",
+		        asked_real(x, "delay", b), asked_real(x, "delay_decided", c));
 	if (strcmp(asked_text(x, "outer", a), "none") != 0)
 		printf("outer    %s around the exchanges\n", a);
 	printf("partners %.0f of our run, %.0f with other settings or of other runs, %.0f in "

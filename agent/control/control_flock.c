@@ -252,6 +252,8 @@ static void print_exchanges(struct json_out *j, const struct agent_view *f)
 	json_close(j, '}');
 	json_count(j, "bytes_sent", c->bytes_sent);
 	json_count(j, "bytes_received", c->bytes_received);
+	real_or_null(j, "delay", f->core.timed, f->core.delay);
+	real_or_null(j, "delay_decided", f->core.timed, f->core.delay_decided);
 	json_count(j, "gifts", c->donations);
 	json_count(j, "gift_bytes", c->donated_bytes);
 	json_count(j, "adoptions", c->adoptions);
@@ -278,6 +280,8 @@ static void print_result(
 	json_seconds(j, "ago_s", since(now_ms, r->began_ms + r->took_ms));
 	json_count(j, "took_ms", r->took_ms);
 	json_count(j, "deadline_ms", r->deadline_ms);
+	real_or_null(j, "delay", r->timed, (double)r->delay);
+	real_or_null(j, "delay_decided", r->timed, (double)r->delay_decided);
 	real_or_null(j, "distance", r->distance > 0, r->distance);
 	json_real(j, "factor", (double)r->factor);
 	json_close(j, '}');

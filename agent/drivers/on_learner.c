@@ -213,8 +213,7 @@ static void on_snapshot(void *arg, uint64_t step)
 
 static void on_applied(void *arg, uint64_t step)
 {
-	(void)step;
-	driver__event(arg, (struct flock_event){.kind = FLOCK_EVENT_APPLIED});
+	driver__event(arg, (struct flock_event){.kind = FLOCK_EVENT_APPLIED, .applied_step = step});
 }
 
 static void on_state(void *arg, const struct learner_state *s)

@@ -227,6 +227,10 @@ struct exchange_result {
 	float factor;              /* the smallest that was applied; 1 where nothing was clipped */
 	struct exchange_word word; /* the peer's, but far is of whoever offered */
 	int code;                  /* of the transfer, for BAD and BROKEN */
+	/* Filled in by the flock: own steps from the snapshot, and from the decision to begin or
+	 * accept it, until the difference was applied. */
+	bool timed;
+	uint64_t delay, delay_decided;
 };
 
 struct exchange_actions {

@@ -58,6 +58,7 @@ void flock__snapshot_taken(struct flock *f, const struct flock_event *e)
 	if (f->x.tells_sketch && e->snapshot.sketch)
 		flock__own_sketch(f, e->snapshot.sketch, e->snapshot.step);
 	f->x.tells_sketch = false;
+	f->x.snapshot_step = e->snapshot.step;
 	if (use == SNAPSHOT_EXCHANGE)
 		flock__exchange(f, &(struct exchange_event){.kind = EXCHANGE_EVENT_SNAPSHOT});
 }
@@ -336,12 +337,24 @@ static void learn(struct flock *f, const struct exchange_result *r, bool done)
 	f->x.has_distance2 = false;
 }
 
+/* A late one's steps are another's by now, and a learner may begin again at an earlier step. */
+static void note_delay(const struct flock *f, struct exchange_result *r)
+{
+	const struct flock__exchanging *x = &f->x;
+	uint64_t decided = r->ours ? x->offered_step : x->accepted_step;
+	r->timed = r->moved && !r->late && x->applied_step >= x->snapshot_step &&
+	           x->snapshot_step >= decided && x->applied_step > 0;
+	r->delay = r->timed ? x->applied_step - x->snapshot_step : 0;
+	r->delay_decided = r->timed ? x->applied_step - decided : 0;
+}
+
 static void on_result(struct flock *f, const struct exchange_result *r)
 {
 	bool done = r->outcome == OUTCOME_EXCHANGED;
 	f->counts.by_outcome[r->outcome]++;
 	struct exchange_result *kept = &f->recent[f->n_recent++ % FLOCK_RECENT];
 	*kept = *r;
+	note_delay(f, kept);
 	struct flock_say *s = flock__say(f, SAY_EXCHANGE);
 	s->peer = r->peer;
 	s->result = kept;
@@ -381,6 +394,8 @@ static void put_aside(struct flock *f, struct exchange_result *so_far)
 static void snapshot(struct flock *f, const struct exchange_actions *a)
 {
 	struct flock_action *s = flock__snapshot(f, SNAPSHOT_EXCHANGE, a->format);
+	f->x.accepted_step = f->clock.last.step;
+	f->x.applied_step = 0;
 	if (!a->scales)
 		return;
 	scales_agree(f->x.used, f->x.scales.scale, a->scales, f->x.scales.n);
@@ -433,6 +448,7 @@ static void offer(struct flock *f, const struct peer_id *to, bool final, bool fa
 	e.start.entry = f->x.entry;
 	e.start.far = far;
 	f->x.entry = 0;
+	f->x.offered_step = f->clock.last.step;
 	if (e.start.entry != 0)
 		ledger_tried(&f->ledger, e.start.entry, to);
 	flock__exchange(f, &e);

@@ -323,6 +323,7 @@ static void on_event(struct flock *f, const struct flock_event *e)
 			flock__verify(f, e);
 		break;
 	case FLOCK_EVENT_APPLIED:
+		f->x.applied_step = e->applied_step;
 		flock__exchange(f, &(struct exchange_event){.kind = EXCHANGE_EVENT_APPLIED});
 		break;
 	case FLOCK_EVENT_STATE:

@@ -199,6 +199,7 @@ struct flock_event {
 		struct flock_trial tried;
 		struct flock_eval eval;
 		uint64_t saved_step;
+		uint64_t applied_step; /* the last one before it; 0: not told */
 		struct {
 			uint64_t clock;
 			bool stopped_early; /* by run.stop_after */
@@ -395,6 +396,8 @@ struct flock_view {
 	bool guards;         /* the consensus guard is on */
 	struct guard_view guard;
 	struct flock_counts counts;
+	bool timed; /* the next two are known: medians of the recent ones, in own steps */
+	double delay, delay_decided;          /* see struct exchange_result */
 	const struct exchange_result *recent; /* ring; number n at (n − 1) % FLOCK_RECENT */
 	uint64_t n_recent;                    /* ever entered */
 	uint32_t candidates;                  /* alive peers of our run */

@@ -144,6 +144,9 @@ struct flock__exchanging {
 	bool connected;              /* its bulk connection came and was not used yet */
 	uint64_t batch;              /* samples of the last step; 0: always as many */
 	uint64_t number;             /* of the exchange */
+	/* Own steps: when it was decided on by us, or by a peer and accepted; of the snapshot; and
+	 * of the merge, 0: none yet. */
+	uint64_t offered_step, accepted_step, snapshot_step, applied_step;
 	uint64_t entry;              /* of the ledger, for the offer that begins now; 0: none */
 	struct exchange_event moved; /* to be told to the machine once it is verified */
 	double distance2[EXCHANGE_GROUPS_MAX];

@@ -63,6 +63,37 @@ static void view_distances(const struct flock *f, struct flock_view *v)
 	v->radius_warm = f->clip.all.n >= CLIP_WARM;
 }
 
+/* Enters one into the n that are sorted. */
+static void sort_in(uint64_t *all, int n, uint64_t one)
+{
+	for (; n > 0 && all[n - 1] > one; n--)
+		all[n] = all[n - 1];
+	all[n] = one;
+}
+
+static double middle(const uint64_t *sorted, int n)
+{
+	return ((double)sorted[(n - 1) / 2] + (double)sorted[n / 2]) / 2;
+}
+
+static void view_delays(const struct flock *f, struct flock_view *v)
+{
+	uint64_t delay[FLOCK_RECENT], decided[FLOCK_RECENT];
+	int n = 0;
+	for (uint64_t i = 0; i < f->n_recent && i < FLOCK_RECENT; i++) {
+		const struct exchange_result *r = &f->recent[i];
+		if (!r->timed)
+			continue;
+		sort_in(delay, n, r->delay);
+		sort_in(decided, n++, r->delay_decided);
+	}
+	v->timed = n > 0;
+	if (n == 0)
+		return;
+	v->delay = middle(delay, n);
+	v->delay_decided = middle(decided, n);
+}
+
 void flock_view(const struct flock *f, struct flock_view *v)
 {
 	memset(v, 0, sizeof *v);
@@ -93,6 +124,7 @@ void flock_view(const struct flock *f, struct flock_view *v)
 	if (v->exchange_state != EXCHANGE_IDLE)
 		v->exchange_peer = exchange_peer(f->exchange);
 	view_distances(f, v);
+	view_delays(f, v);
 	v->guards = f->c.guard;
 	v->guard = guard_view(&f->guard);
 	v->counts = f->counts;

@@ -90,6 +90,9 @@ static void fill_rest(struct fixture *f)
 	        .adoptions = 19};
 	for (int i = 0; i < OUTCOMES; i++)
 		v->core.counts.by_outcome[i] = (uint64_t)i + 20;
+	v->core.timed = true;
+	v->core.delay = 1.5;
+	v->core.delay_decided = 3;
 	v->core.candidates = 3;
 	v->core.unlike = 1;
 	v->core.quarantined = 1;
@@ -242,6 +245,8 @@ static void test_exchanges_and_partners(void **state)
 		EXPECT(x, counted[i], 11 + i);
 	for (int i = 0; i < 5; i++)
 		EXPECT(x, more[i], 15 + i);
+	EXPECT(x, "delay", 1.5);
+	EXPECT(x, "delay_decided", 3);
 	EXPECT(x, "one_sided", 20 + OUTCOME_ONE_SIDED);
 	EXPECT(at(x, "outcomes"), "exchanged", 20);
 	EXPECT(at(x, "outcomes"), "one-sided", 20 + OUTCOME_ONE_SIDED);
@@ -274,7 +279,7 @@ static void test_what_is_not_known_is_null(void **state)
 	NULLS(at(o, "training"), "loss", "accuracy", "validation", "join", "checkpoint", "final");
 	NULLS(at(o, "gate"), "change", "lssr", "budget_left", "cap_left");
 	NULLS(at(o, "distance"), "last", "rms", "radius", "consensus");
-	NULLS(at(o, "exchanges"), "peer");
+	NULLS(at(o, "exchanges"), "peer", "delay", "delay_decided");
 	assert_int_equal(cJSON_GetArraySize(at(at(o, "gate"), "last")), 0);
 	cJSON_Delete(o);
 	f.view.flock = NULL;

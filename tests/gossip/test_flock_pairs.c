@@ -222,6 +222,55 @@ static void test_sooner_with_short_steps(void **state)
 	assert_non_null(bed_sent(&b, EXCHANGE_OFFER));
 }
 
+/* Own steps until the merge: from our offer, or from taking theirs, and from the snapshot, which
+ * the bed takes at once. */
+static void test_delays(void **state)
+{
+	static const int after_offer[] = {1, 5, 2}, after_snapshot[] = {0, 4, 7};
+	struct flock_event applied = {.kind = FLOCK_EVENT_APPLIED};
+	int to = 1;
+	uint64_t number;
+	(void)state;
+	open_with(40, 2);
+	assert_false(bed_view(&b).timed);
+	for (int i = 0; i < 3; i++) {
+		if (i == 1) {
+			number = theirs(to);
+		} else {
+			assert_true(steps_to_offer(60, &to, &number) > 0);
+			struct exchange_message m = *bed_sent(&b, EXCHANGE_OFFER);
+			bed_train(&b, after_offer[i], 0.1);
+			m.kind = EXCHANGE_ACCEPT;
+			bed_hear(&b, to, &m);
+			bulk(to, number, BULK_CAME);
+		}
+		bed_train(&b, after_snapshot[i], 0.1);
+		transferred(number, 0, 1000);
+		measured(0.1);
+		say(to, EXCHANGE_END, number);
+		say(to, EXCHANGE_COMMIT, number);
+		applied.applied_step = b.step;
+		bed_train(&b, 3, 0.1); /* told later: no matter */
+		bed_step(&b, applied);
+		say(to, EXCHANGE_ACK, number);
+		struct flock_view v = bed_view(&b);
+		const struct exchange_result *r = &v.recent[v.n_recent - 1];
+		assert_true(r->timed && r->delay == (uint64_t)after_snapshot[i]);
+		assert_int_equal(
+		        r->delay_decided, after_snapshot[i] + (i == 1 ? 0 : after_offer[i]));
+		assert_true(v.timed && v.delay == (i == 0 ? 0 : i == 1 ? 2 : 4));
+		assert_true(v.delay_decided == (i == 0 ? 1 : i == 1 ? 2.5 : 4));
+		bed_pass(&b, 1000);
+	}
+	/* One that has not moved us says nothing. */
+	number = theirs(1);
+	say(1, EXCHANGE_ABORT, number);
+	transferred(number, ERR_CANCELLED, 100);
+	struct flock_view v = bed_view(&b);
+	assert_false(v.recent[v.n_recent - 1].timed);
+	assert_true(v.timed && v.delay == 4);
+}
+
 /* A kept connection breaks before anything has come: the core asks for a fresh one, and what was
  * paid counts. */
 static void test_a_kept_connection_breaks(void **state)
@@ -1195,6 +1244,7 @@ static void test_far_and_clipped_hard_is_an_offence(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	        TEST(test_delays),
 	        TEST(test_as_many_as_steps),
 	        TEST(test_sooner_with_short_steps),
 	        TEST(test_a_kept_connection_breaks),
