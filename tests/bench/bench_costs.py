@@ -103,6 +103,46 @@ def stall(options):
     bar("stall_steps_ratio", statistics.median(b / a for a, b in zip(alone, beside)), ">=", 0.95)
 
 
+# ---- delay
+
+DELAY_EVERY = 10   # own steps between exchanges that an agent begins
+DELAY_WANTED = 20  # exchanges of each agent, for a median
+
+
+def delays(options, model):
+    """Of two agents: own steps from snapshot and from decision to the merge, and milliseconds of
+    an exchange, each the median of what both have made."""
+    with Flock(options.dunlin) as flock:
+        meeting = flock.meet()
+        both = [flock.start(f"a{i}", *meeting, "--model", model, "--batch", 32, "--threads", 1,
+                            *FOR_EVER, "--gate", "every", "--every", DELAY_EVERY,
+                            before=on_core(i)) for i in range(2)]
+        first = [a.wait_for(lambda s: s["exchanges"]["outcomes"]["exchanged"] > 2,
+                            "its first exchanges")["exchanges"]["outcomes"]["exchanged"]
+                 for a in both]
+        for a, n in zip(both, first):
+            a.wait_for(lambda s, n=n: s["exchanges"]["outcomes"]["exchanged"] >= n + DELAY_WANTED,
+                       "exchanges", seconds=300)
+        made = [e for a in both for e in wait_until(lambda a=a: a.ask("exchanges"),
+                                                    "its exchanges")["entries"][:DELAY_WANTED]
+                if e["delay"] is not None]
+        return [statistics.median(e[key] for e in made)
+                for key in ("delay", "delay_decided", "took_ms")]
+
+
+def delay(options):
+    print(f"two agents on loopback, batch 32, one core each; each begins an exchange every "
+          f"{DELAY_EVERY} of its steps; medians of both, of {ROUNDS} rounds")
+    print(f"  {'model':5}  {'steps from snapshot':>19}  {'from the decision':>17}  {'ms':>6}")
+    snapshots = {}
+    for model in ("mlp", "cnn"):
+        rounds = [delays(options, model) for _ in range(ROUNDS)]
+        snapshot, decided, took = (statistics.median(r[k] for r in rounds) for k in range(3))
+        snapshots[model] = snapshot
+        print(f"  {model:5}  {snapshot:19.1f}  {decided:17.1f}  {took:6.1f}", flush=True)
+    bar("exchange_delay_steps", snapshots["cnn"], "<=", 1)
+
+
 # ---- overhead
 
 CNN = ["--model", "cnn", "--batch", 32, "--threads", 1, *FOR_EVER, "--gate", "every",
