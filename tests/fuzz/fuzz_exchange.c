@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define EVENTS_MAX 2000
 #define GROUPS 2
 
-static const struct manifest ours = {1, 2, 3, 4, 5, 1, EXCHANGE_PAIR, 3, 0};
+static const struct manifest ours = {1, 2, 3, 4, 5, 1, EXCHANGE_PAIR, 3, 0, 0};
 
 struct input {
 	const uint8_t *at;
