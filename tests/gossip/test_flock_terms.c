@@ -52,7 +52,7 @@ static void test_foreign_mode(void **state)
 	refused(&m, "another mode");
 }
 
-/* Who has not heard in half a minute what all have has been away; a merge round is for everybody. */
+/* Who has not heard in half a minute what all have has been away; all may merge. */
 static void test_clock_that_is_far_behind(void **state)
 {
 	struct exchange_message m = bed_offer(&b, 1);

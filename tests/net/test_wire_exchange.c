@@ -100,8 +100,9 @@ static void test_the_bytes_are_these(void **state)
 	assert_true(m->gift.optimizer == 12 && m->gift.vectors == 3 && m->gift.n == 1);
 	assert_true(m->gift.radius[0] == 0.5f && m->gift.radius[1] == 1);
 	/* A manifest may grow as well. */
-	DECODES("\x96\x46\x09\x01\x9a\x01\x02\x03\x04\x05\x01\x02\x03\x02\xa3new\x06\x07", &w);
+	DECODES("\x96\x46\x09\x01\x9b\x01\x02\x03\x04\x05\x01\x02\x03\x02\x08\xa3new\x06\x07", &w);
 	assert_true(is_the_manifest(&m->fetch.manifest) && m->fetch.snapshot == 6);
+	assert_true(m->fetch.manifest.outer == 2 && m->fetch.manifest.data == 8);
 }
 
 static void test_ranges(void **state)
