@@ -189,8 +189,10 @@ static void what_is_made_up_ends_it(void **state)
 		changed[at] ^= 0x40;
 		tamper(changed, cut);
 	}
-	tamper((const uint8_t *)"\x01\x20\x00 no handshake here, to be sure", 35);
-	tamper((const uint8_t *)"\0\0\0\3 a frame that was recorded", 32);
+	static const uint8_t handshake[3 + 32] = "\x01\x20\x00 no handshake here, to be sure";
+	static const uint8_t frame[32] = "\0\0\0\3 a frame that was recorded";
+	tamper(handshake, sizeof handshake);
+	tamper(frame, sizeof frame);
 	pair_close(&p);
 }
 
