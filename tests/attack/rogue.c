@@ -25,6 +25,7 @@
 #include "gossip/exchange/exchange.h"
 #include "gossip/membership/gossip.h"
 #include "net/bulk/bulk.h"
+#include "net/bulk/lattice.h"
 #include "net/transport/transport.h"
 
 #include <math.h>
@@ -165,47 +166,83 @@ static const void *keep(uint8_t *bad)
 	return bad;
 }
 
-/* In records of a lattice there is no number to spoil: sums and parameters that are any bytes. */
-static const void *spoil_records(enum convert_format format, size_t n)
+/* Its parameters, as it last sent them in numbers: what a lattice's records tell is modulo that. */
+static struct {
+	float *x;
+	size_t n;
+} own;
+
+static float *numbers(size_t n)
 {
-	const size_t bytes = convert_bytes(format, n);
-	struct rng r;
-	uint8_t *bad = malloc(bytes);
-	if (!bad)
+	float *x = malloc(n * sizeof *x);
+	if (!x)
 		exit(1);
-	rng_seed(&r, 1, n);
-	for (size_t i = 0; i < bytes; i++)
-		bad[i] = (uint8_t)rng_u64(&r);
-	return keep(bad);
+	return x;
 }
 
-static const void *spoil(enum poison kind, enum convert_format format, const void *sent, size_t n)
+static void remember(const struct bulk_config *c)
 {
-	static struct rng r;
+	struct convert_sums sums = {0};
+	if (own.n != c->send_count) {
+		free(own.x);
+		own.x = numbers(c->send_count);
+		own.n = c->send_count;
+	}
+	convert_best()->take(c->format, own.x, c->send, NULL, c->send_count, TAKE_WORDS, &sums);
+}
+
+static void spoil_numbers(enum poison kind, float *x, size_t n)
+{
 	static float *first;
 	static size_t n_first;
-	const struct convert *c = convert_best();
-	if (kind == HONEST || n == 0)
-		return sent;
-	if (format >= CONVERT_WORDS)
-		return spoil_records(format, n);
-	struct convert_sums sums = {0};
-	float *x = malloc(n * sizeof *x);
-	uint8_t *bad = malloc(convert_bytes(format, n));
-	if (!x || !bad)
-		exit(1);
-	c->take(format, x, sent, NULL, n, TAKE_WORDS, &sums);
+	struct rng r;
 	if (kind == POISON_STALE && (!first || n_first != n)) {
-		first = malloc(n * sizeof *first);
-		if (!first)
-			exit(1);
+		first = numbers(n);
 		memcpy(first, x, n * sizeof *first);
 		n_first = n;
 	}
 	rng_seed(&r, 1, n);
 	for (size_t i = 0; i < n; i++)
 		x[i] = kind == POISON_STALE ? first[i] : poisoned(kind, x[i], &r, i);
-	c->pack(format, bad, x, n);
+}
+
+/* Noise is any bytes, sums too. Else they are packed as they should be, of wrong parameters, which
+ * do not move any more. */
+static void spoil_records(enum poison kind, const struct bulk_config *c, uint8_t *bad, float *x)
+{
+	const struct lattice l = {.bits = convert_rows[c->format].bits,
+	        .count = c->send_count,
+	        .shift = scales_shift(c->send_count),
+	        .scale = c->scales};
+	struct rng r;
+	if (kind != POISON_RANDOM && own.n == c->send_count) {
+		memcpy(x, own.x, own.n * sizeof *x);
+		spoil_numbers(kind, x, own.n);
+		(void)!lattice_pack(&l, bad, x, 0, own.n, NULL);
+		return;
+	}
+	rng_seed(&r, 1, c->send_count);
+	for (size_t i = 0; i < convert_bytes(c->format, c->send_count); i++)
+		bad[i] = (uint8_t)rng_u64(&r);
+}
+
+static const void *spoil(enum poison kind, const struct bulk_config *c)
+{
+	const size_t n = c->send_count;
+	struct convert_sums sums = {0};
+	if (kind == HONEST || n == 0)
+		return c->send;
+	float *x = numbers(n);
+	uint8_t *bad = malloc(convert_bytes(c->format, n));
+	if (!bad)
+		exit(1);
+	if (c->format >= CONVERT_WORDS)
+		spoil_records(kind, c, bad, x);
+	else {
+		convert_best()->take(c->format, x, c->send, NULL, n, TAKE_WORDS, &sums);
+		spoil_numbers(kind, x, n);
+		convert_best()->pack(c->format, bad, x, n);
+	}
 	free(x);
 	return keep(bad);
 }
@@ -217,10 +254,12 @@ int __wrap_bulk_start(struct bulk **out, const struct bulk_config *c, struct err
 	static long transfers;
 	struct bulk_config mine = *c;
 	bool gift = c->send_count > 0 && !c->staging;
+	if (!gift && c->send_count > 0 && c->format < CONVERT_WORDS)
+		remember(c);
 	if (gift)
-		mine.send = spoil(rogue.gift, c->format, c->send, c->send_count);
+		mine.send = spoil(rogue.gift, c);
 	else if (++transfers >= rogue.poison_from)
-		mine.send = spoil(rogue.poison, c->format, c->send, c->send_count);
+		mine.send = spoil(rogue.poison, c);
 	return __real_bulk_start(out, &mine, e);
 }
 
