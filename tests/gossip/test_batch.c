@@ -173,6 +173,7 @@ static void test_end(void **state)
 	assert_int_equal(batch_now(&b, &config, 4, 1500, 100000), 256); /* not yet */
 	assert_int_equal(batch_now(&b, &config, 4, 1000, 50000), 256);
 	assert_int_equal(batch_now(&b, &config, 4, 1000, 100000), 128); /* 4 · 256 > 1000 */
+	assert_int_equal(batch_now(&b, &config, 4, 1024, 200000), 256);
 	assert_int_equal(batch_now(&b, &config, 4, 300, 100000), 64);
 	assert_int_equal(batch_now(&b, &config, 4, 1, 100000), 32);
 	assert_int_equal(batch_now(&b, &config, 4, 0, 100000), 32);

@@ -137,6 +137,19 @@ static void test_agent_without_a_learner(void **state)
 	assert_int_equal(did(FLOCK_DO_LEFT), 1);
 }
 
+/* What of a day's quota was used before counts on. */
+static void test_quota_of_an_earlier_life(void **state)
+{
+	struct flock_config c = config();
+	(void)state;
+	c.quota = (struct gate_quota){.day_start_s = 86400, .bytes = 700};
+	c.wall_s = 86400 + 1000;
+	bed_open(&b, &c);
+	assert_int_equal(flock_quota(b.core, c.wall_s).bytes, 700);
+	assert_int_equal(flock_quota(b.core, c.wall_s).day_start_s, 86400);
+	assert_int_equal(flock_quota(b.core, c.wall_s + 86400).bytes, 0);
+}
+
 /* ---- the result */
 
 /* A full disk: some tries, one more at the very end, then it goes all the same. */
@@ -335,6 +348,7 @@ static void test_copy_that_cannot_be_taken(void **state)
 	ask(1, 0, 0);
 	e.refused = FLOCK_DO_TAKE_STATE;
 	bed_step(&b, e);
+	assert_int_equal(bed_said(&b, SAY_REFUSED)->a, FLOCK_DO_TAKE_STATE);
 	assert_int_equal(b.a->n_sends, 1);
 	assert_int_equal(b.a->send[0].message.kind, EXCHANGE_BUSY);
 	assert_int_equal(b.a->send[0].message.exchange, numbers);
@@ -625,6 +639,7 @@ int main(void)
 	        TEST(test_leave_in_training),
 	        TEST(test_messages_after_the_learner),
 	        TEST(test_agent_without_a_learner),
+	        TEST(test_quota_of_an_earlier_life),
 	        TEST(test_result_that_cannot_be_written),
 	        TEST(test_result_is_written_when_the_learner_has_room),
 	        TEST(test_ledger_tells_of_an_offer),

@@ -168,6 +168,23 @@ static void test_zeros_have_no_say_before_we_train(void **state)
 	bed_close(&b);
 }
 
+/* Of one that counts as it says there is nothing to say. */
+static void test_what_counts_is_not_said(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	c.rate_cap = 1e12;
+	bed_open(&b, &c);
+	for (int i = 0; i < 30; i++) {
+		bed_record(&b, 1, BED_TOTAL / 10, 1);
+		assert_null(bed_said(&b, SAY_CAPPED));
+		bed_pass(&b, 50);
+		assert_null(bed_said(&b, SAY_CAPPED));
+	}
+	assert_int_equal(counted(), BED_TOTAL / 10);
+	bed_close(&b);
+}
+
 /* A pause makes us no slower, and the cap of the others no lower. */
 static void test_idle_time_is_no_rate(void **state)
 {
@@ -384,6 +401,7 @@ int main(void)
 	        cmocka_unit_test(test_early_lie_is_capped),
 	        cmocka_unit_test(test_newcomer_goes_by_the_median),
 	        cmocka_unit_test(test_zeros_have_no_say_before_we_train),
+	        cmocka_unit_test(test_what_counts_is_not_said),
 	        cmocka_unit_test(test_idle_time_is_no_rate),
 	        cmocka_unit_test(test_earlier_life_is_no_rate),
 	        cmocka_unit_test(test_withdrawn_claim),

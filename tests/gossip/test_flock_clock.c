@@ -158,6 +158,8 @@ static void test_looks_for_700_ms(void **state)
 	assert_int_equal(bed_view(&b).phase, FLOCK_LOOKING);
 	bed_pass(&b, 50);
 	assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING);
+	assert_int_equal(bed_said(&b, SAY_TRAINS_AT_ONCE)->a, 1);
+	assert_int_equal(bed_said(&b, SAY_TRAINS_AT_ONCE)->b, 0);
 	bed_close(&b);
 }
 

@@ -40,7 +40,10 @@ static bool asks_within(uint64_t ms, struct exchange_message *m)
 		for (int i = 0; i < b.a->n_sends; i++)
 			if (b.a->send[i].message.kind == EXCHANGE_FETCH &&
 			        b.a->send[i].message.exchange != number) {
+				const struct flock_say *s = bed_said(&b, SAY_JOIN_ASKING);
 				donor = b.a->send[i].to.bytes[0] - 0x10;
+				assert_int_equal(s->peer.bytes[0] - 0x10, donor);
+				assert_int_equal(s->a, b.a->send[i].message.fetch.offset);
 				*m = b.a->send[i].message;
 				number = m->exchange;
 				return true;
@@ -73,6 +76,9 @@ static void newcomer(int peers)
 		bed_hear(&b, i, &m);
 	}
 	(void)asked();
+	assert_int_equal(bed_said(&b, SAY_JOINS)->a, peers);
+	assert_int_equal(bed_said(&b, SAY_JOINS)->b, peers * AHEAD);
+	assert_int_equal(bed_said(&b, SAY_PHASE)->a, FLOCK_JOINING);
 }
 
 static void busy(void)
@@ -167,6 +173,7 @@ static void test_all_are_asked_in_turn(void **state)
 			seen |= 1u << donor;
 			busy();
 			assert_non_null(bed_said(&b, SAY_JOIN_BUSY));
+			assert_int_equal(bed_said(&b, SAY_JOIN_BUSY)->peer.bytes[0] - 0x10, donor);
 			last_ms = b.now_ms;
 		}
 	}
@@ -592,6 +599,7 @@ static void test_adopted_state(void **state)
 	assert_int_equal(x->adopt.vectors, 2);
 	assert_non_null(bed_said(&b, SAY_JOIN_TAKEN));
 	assert_int_equal(bed_said(&b, SAY_JOIN_TAKEN)->a, 1000);
+	assert_int_equal(bed_said(&b, SAY_JOIN_TAKEN)->peer.bytes[0] - 0x10, donor);
 	assert_int_equal(bed_said(&b, SAY_JOIN_TAKEN)->b, 2); /* witnesses beside the donor */
 	bed_step(&b, e);
 	assert_non_null(bed_said(&b, SAY_JOINED));

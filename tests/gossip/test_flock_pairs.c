@@ -799,6 +799,26 @@ static void test_all_who_wait_for_a_copy_are_told(void **state)
 	assert_int_equal(did(FLOCK_DO_RELEASE), 1);
 }
 
+/* A joiner goes by our radius until it has one of its own. */
+static void test_gift_tells_the_radius(void **state)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_STATE};
+	struct exchange_message m = {.kind = EXCHANGE_FETCH, .exchange = 7};
+	(void)state;
+	usually_near();
+	m.fetch.manifest = b.c.manifest;
+	bed_hear(&b, 1, &m);
+	assert_int_equal(did(FLOCK_DO_TAKE_STATE), 1);
+	e.state = (struct flock_state){.step = 10, .vectors = 2};
+	bed_step(&b, e);
+	const struct exchange_message *g = bed_sent(&b, EXCHANGE_GIFT);
+	assert_non_null(g);
+	assert_int_equal(g->gift.n, 2);
+	assert_true(fabs((double)g->gift.radius[0] - bed_view(&b).radius) < 1e-6);
+	assert_true(fabs((double)g->gift.radius[1] - 0.6 * bed_view(&b).radius) < 1e-3);
+	assert_true(fabs((double)g->gift.radius[2] - 0.8 * bed_view(&b).radius) < 1e-3);
+}
+
 /* ---- sketches */
 
 /* Where no exchange takes a snapshot, one of its own every eight seconds says where it is. */
@@ -916,6 +936,12 @@ static void test_another_batch_is_no_change(void **state)
 		bed_step(&b, e);
 	}
 	assert_true(fabs(gate_view(bed_view(&b).gate, b.now_ms).average - 4) < 1e-9);
+	assert_int_equal(bed_view(&b).batch, 1);
+	assert_true(bed_view(&b).noise <= 0); /* over a signal, which there is not */
+	s.signal = 2;
+	s.step++;
+	bed_step(&b, e);
+	assert_true(fabs(bed_view(&b).noise - 2) < 1e-9);
 }
 
 /* What rounding alone keeps apart is no target for the guard. */
@@ -1267,6 +1293,7 @@ int main(void)
 	        TEST(test_far_partner_is_clipped),
 	        TEST(test_far_and_clipped_hard_is_an_offence),
 	        TEST(test_all_who_wait_for_a_copy_are_told),
+	        TEST(test_gift_tells_the_radius),
 	        TEST(test_own_sketch_every_eight_seconds),
 	        TEST(test_near_one_is_not_near_all),
 	        TEST(test_cap_in_merge_rounds),

@@ -455,6 +455,9 @@ static void test_who_does_not_count_is_on_no_side(void **state)
 	far_pair(false, false);
 	assert_non_null(bed_said(&b, SAY_APART));
 	assert_int_equal(bed_said(&b, SAY_APART)->a, 2);
+	assert_int_equal(bed_said(&b, SAY_APART)->b, 100000);
+	assert_int_equal(bed_said(&b, SAY_APART)->c, 1);
+	assert_int_equal(bed_said(&b, SAY_APART)->d, b.samples);
 	assert_true(bed_said(&b, SAY_APART)->flag);
 	bed_close(&b);
 	far_pair(true, false);
@@ -513,6 +516,8 @@ static int slept(int peers)
 			bed_record(&b, i, 400000, 1);
 		bed_pass(&b, 50);
 	}
+	assert_non_null(bed_said(&b, SAY_STALE));
+	assert_in_range(bed_said(&b, SAY_STALE)->a, 200000, peers * 400000);
 	return give(peers);
 }
 

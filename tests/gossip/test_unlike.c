@@ -220,6 +220,7 @@ static void test_newcomer_among_strangers_ends(void **state)
 	assert_int_equal(asked_within(400, 2), 6);
 	answers(1, &foreign);
 	assert_non_null(bed_said(&b, SAY_UNLIKE));
+	assert_int_equal(bed_said(&b, SAY_UNLIKE)->peer.bytes[0] - 0x10, 1);
 	assert_int_equal(bed_view(&b).differs, MODEL);
 	assert_false(ended()); /* the other may be like us */
 	answers(2, &foreign);
