@@ -712,6 +712,50 @@ static void test_scales_are_learnt(void **state)
 	}
 }
 
+/* Merge rounds go in a lattice of their own while there is some way to go, with scales; else in
+ * fp32. */
+static void test_format_of_merge_rounds(void **state)
+{
+	static const int8_t found[3] = {5, 6, 7}, size[3] = {0, 0, 0};
+	struct flock_config c = bed_config();
+	(void)state;
+	c.stale = 10;
+	c.n_formats = 4;
+	c.format = 2;
+	c.merge = 3;
+	c.plain = 1;
+	c.scaled = 1 << 2 | 1 << 3;
+	c.manifest.formats = 15;
+	for (int k = 2; k < 4; k++)
+		c.exchange_bytes[k] = BED_COUNT;
+	n_peers = 1;
+	for (int i = 0; i < 2; i++) {
+		struct flock_event e = {.kind = FLOCK_EVENT_MEASURED};
+		bed_open(&b, &c);
+		told_place = b.place;
+		bed_train_with(&b, 1);
+		uint64_t number = theirs(1);
+		transferred(number, 0, 1000);
+		e.measured.slot = SLOT_STAGING;
+		e.measured.finite = true;
+		e.measured.n_scales = i == 1 ? 3 : 0;
+		e.measured.found = found;
+		e.measured.size = size;
+		bed_step(&b, e);
+		say(1, EXCHANGE_ABORT, number);
+		bed_record(&b, 1, BED_TOTAL, 1);
+		bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_DONE});
+		for (int k = 0; k < 100 && !bed_sent(&b, EXCHANGE_OFFER); k++) {
+			bed_record(&b, 1, BED_TOTAL, 1);
+			bed_pass(&b, 50);
+		}
+		assert_non_null(bed_sent(&b, EXCHANGE_OFFER));
+		assert_true(bed_sent(&b, EXCHANGE_OFFER)->terms.final);
+		assert_int_equal(bed_sent(&b, EXCHANGE_OFFER)->terms.format, i == 1 ? 3 : 0);
+		bed_close(&b);
+	}
+}
+
 /* What is not finite is never used, and held against who sent it. */
 static void test_not_finite(void **state)
 {
@@ -1289,6 +1333,7 @@ int main(void)
 	        TEST(test_broken_transfer),
 	        cmocka_unit_test(test_too_many_wrapped_blocks),
 	        cmocka_unit_test(test_scales_are_learnt),
+	        cmocka_unit_test(test_format_of_merge_rounds),
 	        TEST(test_not_finite),
 	        TEST(test_far_partner_is_clipped),
 	        TEST(test_far_and_clipped_hard_is_an_offence),

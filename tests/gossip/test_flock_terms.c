@@ -146,6 +146,8 @@ static void test_sketch_is_required_of_who_accepts(void **state)
 			m.terms.sketch_length = 0;
 		bed_hear(&b, 1, &m);
 		bool goes_on = bed_view(&b).exchange_state != EXCHANGE_IDLE;
+		if (!goes_on) /* no error of ours */
+			assert_int_equal(bed_said(&b, SAY_EXCHANGE)->result->code, 0);
 		assert_true(goes_on == (with == 1));
 		bed_close(&b);
 	}

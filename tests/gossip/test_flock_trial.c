@@ -241,6 +241,7 @@ static void test_loss_that_grows_restores(void **state)
 	assert_memory_equal(&s->peer, &donor, sizeof donor);
 	assert_true(bed_view(&b).guard.target <= 0); /* no step of this state was measured */
 	assert_true(bed_view(&b).radius <= 0);       /* nor how far partners are from it */
+	assert_false(bed_view(&b).has_loss);
 	assert_int_equal(s->b, 600000); /* millionths: the trial's, */
 	assert_in_range(s->a, 1300000, 30000000);
 	assert_false(bed_view(&b).joined);
