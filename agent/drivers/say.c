@@ -126,6 +126,12 @@ void driver__say(const struct driver *d, const struct flock_say *s)
 		        LOG_INFO, "alone: no peer of this run yet; training alone, and looking on");
 		break;
 	case SAY_STALE:
+		if (s->flag) {
+			log_limited(LOG_INFO,
+			        "behind: the others train many times as fast, and exchanges do not "
+			        "carry this agent along; taking a peer's state");
+			break;
+		}
 		log_limited(LOG_WARN,
 		        "stale: the flock has trained %llu samples without us; taking a peer's "
 		        "state",

@@ -289,9 +289,12 @@ void flock__consider_adopting(
  */
 bool flock__catch_up(struct flock *f)
 {
-	if (!flock__stale(f) || !flock__idle(f) || flock__joining(f))
+	bool behind = flock__behind(f);
+	if ((!flock__stale(f) && !behind) || !flock__idle(f) || flock__joining(f))
 		return false;
-	flock__say(f, SAY_STALE)->a = flock__missed(f);
+	struct flock_say *s = flock__say(f, SAY_STALE);
+	s->a = flock__missed(f);
+	s->flag = behind;
 	f->divergence.adopt_ms = 0;
 	f->clock.own_join = flock__samples(f);
 	flock__join_begin(f, NULL, true);

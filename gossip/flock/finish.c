@@ -87,7 +87,7 @@ void flock__run_over(struct flock *f, const struct flock_event *e)
 bool flock__merge_if_over(struct flock *f)
 {
 	if (!f->finish.run_over || (f->phase != FLOCK_TRAINING && f->phase != FLOCK_PAUSED) ||
-	        flock__joining(f) || flock__stale(f))
+	        flock__joining(f) || flock__stale(f) || flock__behind(f))
 		return false;
 	flock__merge_begin(f);
 	return true;

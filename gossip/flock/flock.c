@@ -418,6 +418,8 @@ static int open_learning(struct flock *f, struct err *e)
 	f->clock.last.samples = c->samples;
 	f->clock.others_then = c->others;
 	f->clock.own_then = f->clock.own = flock__samples(f);
+	f->clock.others_met = f->clock.others_then;
+	f->clock.own_met = f->clock.own_then;
 	/* The learner was told of our own earlier samples among the others'. */
 	if (c->others > c->samples_before)
 		f->clock.kept = c->others - c->samples_before;

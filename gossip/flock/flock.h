@@ -282,7 +282,7 @@ enum flock_say_code {
 	SAY_ALONE,          /* training alone, and looking on */
 	SAY_JOINS,          /* a: peers, b: samples missed */
 	SAY_TRAINS_AT_ONCE, /* the same */
-	SAY_STALE,          /* a: samples missed */
+	SAY_STALE,          /* a: samples missed; flag: by exchanges that did not carry it along */
 	SAY_NO_RESULT,      /* a: samples missed; nobody is left to take the result from */
 	SAY_RUN_TRAINED,    /* a: the clock, b: own */
 	SAY_STOPPED_EARLY,  /* run.stop_after */

@@ -55,6 +55,8 @@ struct flock__clock {
 	/* Samples of others and our own when we last were in touch with them, and at the snapshot
 	 * of the exchange under way, or of the state that comes in. */
 	uint64_t others_then, own_then, others_snapshot, own_snapshot, snapshot_ms;
+	/* The same when an exchange last moved us, or a state was taken. */
+	uint64_t others_met, own_met;
 	uint64_t own_join;       /* our own when a stale agent began to join; 0: it does not */
 	uint64_t set_step;       /* our step when the parameters were last set */
 	uint64_t followed_ms;    /* when we last looked, also by a suspended machine's clock */
@@ -70,6 +72,7 @@ struct flock__claims {
 		struct peer_id id;
 		uint64_t since_ms, grew_ms, say_ms; /* grew: its count, last */
 		uint64_t first, claimed, counted;
+		uint64_t met; /* of counted, when an exchange last moved us */
 		uint64_t first_claim, label;
 		double allowed;    /* what may be counted by now */
 		bool before;       /* it had trained before we did */
@@ -394,6 +397,7 @@ uint64_t flock__clock(const struct flock *f);
 uint64_t flock__missed(const struct flock *f); /* samples of others, while out of touch */
 bool flock__slept(const struct flock *f);      /* lately: what it knows of peers may be old */
 bool flock__stale(const struct flock *f);      /* so many that a donor's state is needed */
+bool flock__behind(const struct flock *f);     /* exchanges do not carry us along */
 void flock__told_clock(struct flock *f, uint64_t clock); /* by a peer of our run */
 void flock__tell_clock(struct flock *f);                 /* to membership and the learner */
 bool flock__nearly_over(const struct flock *f); /* the run: an agent that is stale stays so */

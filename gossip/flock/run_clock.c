@@ -17,6 +17,10 @@
  * the flock's, and it takes a donor's state. Of two that were cut off from each other only one can
  * be.
  *
+ * A slow agent in touch misses nothing by that account, but may fall behind all the same: between two
+ * of its steps fast peers go so far that exchanges with them are clipped to nearly nothing. Then it
+ * drags them, and the merged model, back to where it is. It takes a donor's state as well.
+ *
  * What cannot be known: an agent that wakes up, or starts from an old checkpoint, when all others
  * are gone and nobody is left who has heard of their samples, has no reason to think that it missed
  * any. It trains what is left of the run by its own account.
@@ -28,6 +32,8 @@
 #define CLOCK_NEWS_MS 30000 /* in which samples that somebody trained are known to all */
 #define SLEPT_MS 1000       /* between two ticks */
 #define SLEPT_LONG_MS 5000  /* longer than a busy machine keeps a tick waiting */
+#define BEHIND 8.0          /* times our own samples, that a faster peer trains */
+#define AGREE 2             /* of these, where there are as many */
 #define CUT_OFF_MS 1000     /* without a candidate: the last words of one that left take less */
 
 uint64_t flock__samples(const struct flock *f)
@@ -73,6 +79,31 @@ bool flock__stale(const struct flock *f)
 	uint64_t missed = flock__missed(f),
 	         own = now > f->clock.own_then ? now - f->clock.own_then : 0;
 	return (double)missed > f->c.stale * (double)f->c.manifest.total && missed > own;
+}
+
+/* Peers that have each trained so much more than we did since an exchange last moved us. */
+static int faster(const struct flock *f, double than)
+{
+	const struct flock__counted *of = f->claims.of;
+	int n = 0;
+	for (int i = 0; i < FLOCK_COUNTED_SLOTS; i++) {
+		uint64_t then = of[i].met > of[i].first ? of[i].met : of[i].first;
+		n += of[i].used && (double)of[i].counted > (double)then + than &&
+		     !flock__quarantined(f, &of[i].id);
+	}
+	return n;
+}
+
+/* Of two partners of which one trains many times as fast each finds the other far away, and clips
+ * it: exchanges carry the slow one along no more. Two peers must be as fast, where there are two. */
+bool flock__behind(const struct flock *f)
+{
+	const struct flock__clock *c = &f->clock;
+	double missed = (double)others(f) - (double)c->others_met;
+	double own = (double)flock__samples(f) - (double)c->own_met;
+	int needed = f->candidates.n < AGREE ? f->candidates.n : AGREE;
+	return needed > 0 && own > 0 && missed > f->c.stale * (double)f->c.manifest.total &&
+	       faster(f, BEHIND * own) >= needed;
 }
 
 bool flock__nearly_over(const struct flock *f)
@@ -123,6 +154,14 @@ static bool snapshot_is_new(const struct flock *f)
 	return f->clock.snapshot_ms + CLOCK_NEWS_MS >= f->clock.apart_until_ms;
 }
 
+static void met(struct flock *f, uint64_t others, uint64_t own)
+{
+	f->clock.others_met = others;
+	f->clock.own_met = own;
+	for (int i = 0; i < FLOCK_COUNTED_SLOTS; i++)
+		f->claims.of[i].met = f->claims.of[i].counted;
+}
+
 void flock__in_touch(struct flock *f, bool from_donor)
 {
 	struct flock__clock *c = &f->clock;
@@ -130,6 +169,7 @@ void flock__in_touch(struct flock *f, bool from_donor)
 	bool since_snapshot = from_donor && flock__nearly_over(f);
 	c->others_then = since_snapshot ? c->others_snapshot : others(f);
 	c->own_then = since_snapshot ? c->own_snapshot : flock__samples(f);
+	met(f, c->others_then, c->own_then);
 	c->own_join = 0;
 	if (!from_donor || snapshot_is_new(f))
 		c->apart_until_ms = 0;
@@ -145,6 +185,8 @@ void flock__clock_snapshot(struct flock *f)
 void flock__clock_exchanged(struct flock *f)
 {
 	struct flock__clock *c = &f->clock;
+	if (c->others_snapshot > c->others_met)
+		met(f, c->others_snapshot, c->own_snapshot);
 	if (c->others_snapshot <= c->others_then)
 		return;
 	c->others_then = c->others_snapshot;

@@ -1079,12 +1079,12 @@ static void test_far_partners_are_met_more_often(void **state)
 
 static uint64_t peers_samples;
 
-static void in_touch_with(int peers)
+static void in_touch_with(int peers, bool guard)
 {
 	struct flock_config c = bed_config();
 	c.rate_cap = 1e12;
 	c.stale = (double)MISSED / BED_TOTAL;
-	c.guard = true;
+	c.guard = guard;
 	n_peers = peers;
 	peers_samples = 320;
 	bed_open(&b, &c);
@@ -1109,7 +1109,7 @@ static void sleeps(void)
 /* It slept, hears of some samples that it missed, exchanges, and hears of more. */
 static bool misses_after(bool sleeps_in_it, double distance)
 {
-	in_touch_with(1);
+	in_touch_with(1, false);
 	for (int i = 0; distance > 0 && i < CLIP_WARM; i++)
 		meet(0.2);
 	peers_samples = 1000;
@@ -1192,7 +1192,7 @@ static void test_own_move_counts_when_put_aside(void **state)
 {
 	struct flock_view v;
 	(void)state;
-	in_touch_with(1);
+	in_touch_with(1, true);
 	for (int i = 0; i < CLIP_WARM; i++)
 		meet(0.2);
 	double before = bed_view(&b).guard.consensus;
@@ -1217,11 +1217,63 @@ static void test_own_move_counts_when_put_aside(void **state)
 	assert_false(bed_view(&b).joining);
 }
 
+/* Of two other peers the first trains that many samples with each step of ours, and so does the
+ * second if it is as fast. Every five steps we exchange, unless the distance is 0. */
+static bool falls_behind(uint64_t each, bool both, double distance)
+{
+	uint64_t slow = 320;
+	bool joining = false;
+	in_touch_with(2, false);
+	for (int i = 0; distance > 0 && i < CLIP_WARM; i++)
+		meet(0.2);
+	for (int k = 0; k < 60 && !joining; k++) {
+		bed_train(&b, 1, 0.001);
+		slow += both ? each : 32;
+		bed_record(&b, 2, slow, 1);
+		news(each);
+		joining = bed_view(&b).joining;
+		if (distance > 0 && k % 5 == 4 && !joining)
+			whole(1, theirs(1), distance);
+	}
+	bed_close(&b);
+	return joining;
+}
+
+/* Who is so much slower than others that exchanges do not carry it along takes their state. */
+static void test_falls_behind(void **state)
+{
+	(void)state;
+	assert_true(falls_behind(20 * 32, true, 0));
+	assert_false(falls_behind(7 * 32, true, 0));   /* it is not as slow as that */
+	assert_false(falls_behind(20 * 32, false, 0)); /* by the word of one of two */
+	assert_true(falls_behind(20 * 32, true, 8));   /* clipped to nearly nothing */
+	assert_false(falls_behind(20 * 32, true, 0.1));
+}
+
+/* The same at the end of the run: its model would be a part of the mean. */
+static void test_behind_when_the_run_is_over(void **state)
+{
+	(void)state;
+	in_touch_with(1, false);
+	news(0);
+	bed_train(&b, 1, 0.001);
+	bed_record(&b, 1, peers_samples + MISSED + 1000, 1);
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_DONE});
+	assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING);
+	bed_pass(&b, 200);
+	assert_true(bed_view(&b).joining);
+	/* Nobody gives one: then it merges what it has. */
+	peers_samples += MISSED + 1000;
+	for (int i = 0; i < 1000 && bed_view(&b).phase == FLOCK_TRAINING; i++)
+		news(0);
+	assert_int_equal(bed_view(&b).phase, FLOCK_MERGING);
+}
+
 /* Stale when its run is over, in the middle of an exchange that brings it in touch: it merges. */
 static void test_in_touch_when_the_run_is_over(void **state)
 {
 	(void)state;
-	in_touch_with(1);
+	in_touch_with(1, false);
 	sleeps();
 	news(MISSED - 1000);
 	uint64_t number = theirs(1);
@@ -1350,6 +1402,8 @@ int main(void)
 	        TEST(test_after_an_exchange_all_begins_anew),
 	        TEST(test_stale_agent_stays_stale),
 	        TEST(test_own_move_counts_when_put_aside),
+	        cmocka_unit_test(test_falls_behind),
+	        TEST(test_behind_when_the_run_is_over),
 	        TEST(test_in_touch_when_the_run_is_over),
 	        TEST(test_failures_are_no_doubts),
 	        TEST(test_partners_rates_are_usual),

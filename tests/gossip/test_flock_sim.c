@@ -114,6 +114,19 @@ static void test_slow_steps(void **state)
 	assert_int_equal(sum.one_sided, 0);
 }
 
+/* One agent is 30 to 100 times as slow as the others: it exchanges, and nothing goes wrong. */
+static void test_mixed_steps(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 5; seed <= 6; seed++) {
+		struct fsim_setup s = {.seed = seed, .only = -1, .pace = PACE_MIXED};
+		struct fsim_result r = run(s);
+		assert_false(r.failed);
+		assert_int_equal(r.no_results, 0);
+		assert_true(r.last_exchanged > 25);
+	}
+}
+
 static void test_seeds(void **state)
 {
 	(void)state;
@@ -156,6 +169,7 @@ int main(void)
 	        cmocka_unit_test(test_kept),
 	        cmocka_unit_test(test_liars),
 	        cmocka_unit_test(test_slow_steps),
+	        cmocka_unit_test(test_mixed_steps),
 	        cmocka_unit_test(test_seeds),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -320,8 +320,9 @@ static void test_first_steps_are_ours_alone(void **state)
 }
 
 /* What others train while we make no exchange does not reach our model: a learner that takes
- * longer for its first steps than they for a part of the run takes another state. */
-static void others_train(int own)
+ * longer for its first steps than they for a part of the run takes another state. After these it
+ * makes that many with each look. */
+static void others_train(int own, int then)
 {
 	adopted();
 	b.loss = 0.6;
@@ -330,6 +331,7 @@ static void others_train(int own)
 	for (int k = 1; k <= 20; k++) {
 		for (int i = 1; i <= 3; i++)
 			bed_record(&b, i, 100000 + 3000 * (uint64_t)k, 0.5f);
+		bed_train(&b, then, 0.1);
 		bed_pass(&b, 200);
 	}
 }
@@ -337,10 +339,10 @@ static void others_train(int own)
 static void test_first_steps_that_take_long_are_too_old(void **state)
 {
 	(void)state;
-	others_train(7);
+	others_train(7, 0);
 	assert_true(bed_view(&b).joining);
 	bed_close(&b);
-	others_train(8);
+	others_train(8, 20);
 	assert_false(bed_view(&b).joining);
 	bed_close(&b);
 }

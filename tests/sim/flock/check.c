@@ -80,7 +80,9 @@ void check_result(struct fsim *w, int i, const struct exchange_result *r)
 	int s;
 	if (r->outcome == OUTCOME_EXCHANGED)
 		w->exchanges++;
-	w->trained_together += r->outcome == OUTCOME_EXCHANGED && !r->final;
+	bool together = r->outcome == OUTCOME_EXCHANGED && !r->final;
+	w->trained_together += together;
+	w->last_exchanged += together && i == w->n - 1;
 	w->lattices += r->outcome == OUTCOME_EXCHANGED && r->format >= FSIM_MOD8;
 	w->one_sided += r->outcome == OUTCOME_ONE_SIDED;
 	if (r->outcome != OUTCOME_EXCHANGED && r->outcome != OUTCOME_ONE_SIDED) {

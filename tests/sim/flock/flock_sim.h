@@ -316,8 +316,8 @@ struct fsim {
 	double full_chance, bulk_break_chance, crash_action_chance;
 	int crash_action_agent;
 	uint32_t active; /* faults under way, a bit each */
-	uint64_t trained_together, steps, exchanges, adoptions, one_sided, crashes, crashes_between,
-	        met, no_results;
+	uint64_t trained_together, last_exchanged, steps, exchanges, adoptions, one_sided, crashes,
+	        crashes_between, met, no_results;
 	uint64_t lattices;       /* of the exchanges */
 	uint32_t occurred;       /* faults, a bit each */
 	uint64_t trained;        /* samples, by all agents, in truth */
@@ -353,6 +353,7 @@ struct fsim_result {
 	char failure[400];
 	int n;
 	uint64_t trained_together; /* exchanges that were no merge rounds, of each side */
+	uint64_t last_exchanged;   /* of these the last agent's */
 	uint32_t faults; /* that occurred, a bit each */
 	uint64_t hash, steps, virtual_ms, exchanges, one_sided;
 	uint64_t lattices;                 /* exchanges modulo one */

@@ -75,7 +75,8 @@ static void open_agents(struct fsim *w)
 static void set_pace(struct fsim *w)
 {
 	bool all = w->setup.pace == PACE_SLOW;
-	uint64_t steps = world_between(w, 30, 60), fast = world_between(w, 20, 40);
+	uint64_t steps = all ? world_between(w, 30, 60) : world_between(w, 100, 150),
+	         fast = world_between(w, 20, 40);
 	uint64_t times = world_between(w, 30, 100);
 	for (int i = 0; i < w->n; i++) {
 		uint64_t ms = i == w->n - 1 ? times * fast : fast;
@@ -256,6 +257,7 @@ struct fsim_result fsim_seed(const struct fsim_setup *s)
 	r.exchanges = w->exchanges;
 	r.trained_together = w->trained_together;
 	r.lattices = w->lattices;
+	r.last_exchanged = w->last_exchanged;
 	r.adoptions = w->adoptions;
 	r.one_sided = w->one_sided;
 	r.met = w->met;
