@@ -31,6 +31,7 @@ libagent_a_SOURCES = \
 	agent/cli/cmd_certify.c \
 	agent/cli/cmd_config.c \
 	agent/cli/cmd_eval.c \
+	agent/cli/cmd_sample.c \
 	agent/cli/cmd_export.c \
 	agent/cli/cmd_inspect.c \
 	agent/cli/cmd_keygen.c \
@@ -175,6 +176,8 @@ libagent_a_SOURCES = \
 	agent/train/recalibrate.c \
 	agent/train/resume.c \
 	agent/train/resume.h \
+	agent/train/sample.c \
+	agent/train/sample.h \
 	agent/train/run_dir.c \
 	agent/train/run_dir.h \
 	agent/train/train_run.c \

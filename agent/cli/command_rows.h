@@ -19,6 +19,13 @@ COMMAND(TRAIN, train, "", 0, 0, TAKEN_BY_TRAIN,
 COMMAND(EVAL, eval, "FILE.safetensors", 1, 1, TAKEN_BY_EVAL,
 	"measure a checkpoint or exported weights on the test set",
 	{"--json", NULL, "print the result as JSON", 0})
+COMMAND(SAMPLE, sample, "FILE.safetensors", 1, 1, TAKEN_BY_EVAL,
+	"write text with a gpt",
+	{"--prompt", "TEXT", "what to go on from: text, or ids where tokens are not bytes", 0},
+	{"--tokens", "N", "how many to write; default 256", 1 << 30},
+	{"--temperature", "X", "below 1: likelier tokens; 0: always the likeliest; default 1", 0},
+	{"--top-k", "N", "draw from the N likeliest tokens alone", LIMIT_CLASSES},
+	{"--random-seed", "N", "seed of what is drawn; default 1", 1 << 30})
 COMMAND(EXPORT, export, "CHECKPOINT OUT.safetensors", 2, 2, 0,
 	"write the weights of a checkpoint for other programs", {0})
 COMMAND(INSPECT, inspect, "FILE", 1, 1, 0,

@@ -5,6 +5,7 @@
 #include "tests/support.h"
 
 #include "agent/config/config.h"
+#include "agent/train/sample.h"
 #include "agent/train/trainer.h"
 
 #include <math.h>
@@ -172,6 +173,92 @@ static void test_parts_stay_apart(void **state)
 	config_close(&c);
 }
 
+static void test_a_pick_follows_its_settings(void **state)
+{
+	static const float logits[5] = {1, 3, -INFINITY, 3, 2.5f};
+	static const struct {
+		struct sample_config how;
+		double least[5], most[5]; /* of 10,000 */
+	} cases[] = {
+	        {{0, 0}, {0, 10000, 0, 0, 0}, {0, 10000, 0, 0, 0}},
+	        {{7, 1}, {0, 10000, 0, 0, 0}, {0, 10000, 0, 0, 0}},
+	        {{1, 2}, {0, 4800, 0, 4800, 0}, {0, 5200, 0, 5200, 0}},
+	        {{1, 9}, {400, 3500, 0, 3500, 2000}, {600, 3900, 0, 3900, 2400}},
+	        {{100, 0}, {2400, 2400, 0, 2400, 2400}, {2600, 2600, 0, 2600, 2600}},
+	};
+	struct rng r;
+
+	(void)state;
+	rng_seed(&r, 4, 0);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		int found[5] = {0};
+
+		for (int k = 0; k < 10000; k++) {
+			float x[5];
+
+			memcpy(x, logits, sizeof x);
+			found[sample_pick(x, 5, &cases[i].how, &r)]++;
+		}
+		for (int k = 0; k < 5; k++)
+			if (found[k] < cases[i].least[k] || found[k] > cases[i].most[k])
+				fail_msg("case %zu: %d was drawn %d times", i, k, found[k]);
+	}
+}
+
+/* What it writes are the words of the text, beyond one window too, and what a longer text has
+ * before the window does not matter. */
+static void test_it_writes_the_words(void **state)
+{
+	enum { LETTERS = 3 * CONTEXT };
+	const struct sample_config likeliest = {.temperature = 0};
+	struct config c;
+	struct sampler s, late;
+	struct graph *net;
+	struct rng r;
+	struct err e;
+	int32_t next, same;
+	char text[LETTERS + 1] = "";
+
+	small_config(&c, *state);
+	c.train.epochs = 12;
+	struct trainer *t = make(&c);
+
+	while (!trainer_done(t))
+		run_steps(t, 1);
+	assert_int_equal(graph_new(&net, &t->arch, t->dev, 1, &e), 0);
+	float *p = params_of(t);
+
+	graph_set_params(net, p);
+	free(p);
+	assert_int_equal(sample_init(&s, net, &e), 0);
+	rng_seed(&r, 1, 0);
+	for (const char *w = "beta "; *w; w++)
+		sample_add(&s, *w);
+	for (int i = 0; i < LETTERS; i++) {
+		assert_int_equal(sample_next(&s, &likeliest, &r, &next, &e), 0);
+		text[i] = (char)next;
+		sample_add(&s, next);
+	}
+	for (char *w = strtok(text, " "), *after; w; w = after) {
+		after = strtok(NULL, " ");
+		if (after && strcmp(w, "alpha") != 0 && strcmp(w, "beta") != 0 &&
+		        strcmp(w, "gamma") != 0 && strcmp(w, "delta") != 0)
+			fail_msg("it wrote \"%s\"", w);
+	}
+	assert_int_equal(sample_init(&late, net, &e), 0);
+	for (int i = 0; i < CONTEXT; i++)
+		sample_add(&late, s.tokens[i]);
+	assert_int_equal(s.n, CONTEXT);
+	assert_int_equal(sample_next(&s, &likeliest, &r, &next, &e), 0);
+	assert_int_equal(sample_next(&late, &likeliest, &r, &same, &e), 0);
+	assert_int_equal(next, same);
+	sample_close(&late);
+	sample_close(&s);
+	graph_free(net);
+	trainer_free(t);
+	config_close(&c);
+}
+
 static void refuse(const struct config *c, int code, const char *text)
 {
 	struct trainer *t;
@@ -212,6 +299,8 @@ int main(void)
 	        cmocka_unit_test(test_it_learns_the_words),
 	        cmocka_unit_test(test_a_resume_is_the_same_to_the_bit),
 	        cmocka_unit_test(test_parts_stay_apart),
+	        cmocka_unit_test(test_a_pick_follows_its_settings),
+	        cmocka_unit_test(test_it_writes_the_words),
 	        cmocka_unit_test(test_what_does_not_fit_is_refused),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
