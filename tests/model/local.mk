@@ -19,6 +19,7 @@ UNIT_TESTS += \
 TSAN_TESTS += \
 	tests/model/test_graph \
 	tests/model/test_loader \
-	tests/model/test_pool
+	tests/model/test_pool \
+	tests/model/test_tokens
 
 EXTRA_DIST += tests/model/data_folder.h tests/model/graph_run.h tests/model/ops_fixture.h
