@@ -4,7 +4,7 @@
  * they follow from the parameters alone, and agents with the same model have the same ones.
  *
  * A forward pass moves statistics from x to (1 − m)·x + m·s, where s is the batch's: they are set
- * to 0 before each. What can fail: memory, and the device. */
+ * to 0 before each. What can fail: memory, the device, and reading samples. */
 #include "agent/train/trainer.h"
 
 #include "agent/base/rng.h"
@@ -86,6 +86,8 @@ static int measure(struct trainer *t, struct loader *l, float *stats, struct err
 		rc = err_set(e, ERR_NOMEM, "no memory for %zu statistics", n);
 	while (rc == 0 && (b = loader_next(l)) != NULL)
 		rc = pass(t, b, batches++, room, sum, e);
+	if (rc == 0)
+		rc = loader_failed(l, e);
 	if (rc == 0)
 		divide(&t->arch, sum, batches, stats);
 	free(sum);

@@ -293,9 +293,42 @@ static void test_what_does_not_fit_is_refused(void **state)
 	config_close(&c);
 }
 
+/* Its file breaks while batch_norm is measured anew: that is told, and the statistics stay. */
+static void test_statistics_of_a_file_that_breaks(void **state)
+{
+	static const char model[] = "{\"model\": {\"layers\": [{\"type\": \"embedding\", "
+	                            "\"units\": 8}, {\"type\": \"batch_norm\"}, "
+	                            "{\"type\": \"head\"}]}}";
+	struct config_problems p;
+	struct config c;
+	struct err e;
+
+	small_config(&c, *state);
+	config_problems_init(&p, NULL);
+	assert_int_equal(config_read(&c, model, strlen(model), &p), 0);
+	struct trainer *t = make(&c);
+
+	assert_true(t->arch.n_total == t->arch.n_train + 16);
+	run_steps(t, 3);
+	float *before = params_of(t);
+
+	assert_int_equal(truncate(c.data.path, TEXT_BYTES / 2), 0);
+	assert_int_equal(trainer_recalibrate(t, &e), ERR_FORMAT);
+	float *after = params_of(t);
+
+	assert_memory_equal(before, after, t->arch.n_total * sizeof *before);
+	write_text(c.data.path);
+	assert_int_equal(trainer_recalibrate(t, &e), 0);
+	free(before);
+	free(after);
+	trainer_free(t);
+	config_close(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(test_statistics_of_a_file_that_breaks),
 	        cmocka_unit_test(test_it_learns_the_words),
 	        cmocka_unit_test(test_a_resume_is_the_same_to_the_bit),
 	        cmocka_unit_test(test_parts_stay_apart),
