@@ -1140,7 +1140,7 @@ static void test_exchange_puts_in_touch(void **state)
 static void test_after_an_exchange_all_begins_anew(void **state)
 {
 	(void)state;
-	in_touch_with(1);
+	in_touch_with(1, false);
 	sleeps();
 	news(MISSED - 1000);
 	whole(1, theirs(1), 0.2);
@@ -1148,7 +1148,7 @@ static void test_after_an_exchange_all_begins_anew(void **state)
 	news(2000);
 	assert_false(bed_view(&b).joining);
 	bed_close(&b);
-	in_touch_with(1);
+	in_touch_with(1, false);
 	bed_train(&b, 400, 0.1);
 	sleeps();
 	news(100);
