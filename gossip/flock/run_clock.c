@@ -17,9 +17,9 @@
  * the flock's, and it takes a donor's state. Of two that were cut off from each other only one can
  * be.
  *
- * A slow agent in touch misses nothing by that account, but may fall behind all the same: between two
- * of its steps fast peers go so far that exchanges with them are clipped to nearly nothing. Then it
- * drags them, and the merged model, back to where it is. It takes a donor's state as well.
+ * A slow agent in touch misses nothing by that account, but may fall behind all the same: between
+ * two of its steps fast peers go so far that exchanges with them are clipped to nearly nothing. Then
+ * it drags them, and the merged model, back to where it is. It takes a donor's state as well.
  *
  * What cannot be known: an agent that wakes up, or starts from an old checkpoint, when all others
  * are gone and nobody is left who has heard of their samples, has no reason to think that it missed
@@ -94,8 +94,9 @@ static int faster(const struct flock *f, double than)
 	return n;
 }
 
-/* Of two partners of which one trains many times as fast each finds the other far away, and clips
- * it: exchanges carry the slow one along no more. Two peers must be as fast, where there are two. */
+/* Of two partners of which one trains many times as fast each finds the other far away, and
+ * clips it: exchanges carry the slow one along no more. Two peers must be as fast, where there are
+ * two. */
 bool flock__behind(const struct flock *f)
 {
 	const struct flock__clock *c = &f->clock;
