@@ -94,9 +94,8 @@ static int faster(const struct flock *f, double than)
 	return n;
 }
 
-/* Of two partners of which one trains many times as fast each finds the other far away, and
- * clips it: exchanges carry the slow one along no more. Two peers must be as fast, where there are
- * two. */
+/* Of two partners of which one trains many times as fast each finds the other far away, and clips
+ * it: exchanges carry the slow one along no more. Two peers must be so fast, if there are two. */
 bool flock__behind(const struct flock *f)
 {
 	const struct flock__clock *c = &f->clock;
