@@ -335,6 +335,8 @@ static void test_gift_tells_what_it_is(void **state)
 	assert_int_equal(m->gift.vectors, 2);
 	assert_int_equal(m->gift.batch, 96);
 	assert_true(m->gift.noise == 50 && m->gift.signal == -0.5f);
+	ask(1, 0, 2 * BED_COUNT); /* it has more than there is */
+	assert_int_equal(bed_sent(&b, EXCHANGE_GIFT)->gift.offset, 0);
 }
 
 /* No memory for a copy: who waits for it is told, once, and nobody else. */

@@ -556,6 +556,9 @@ static void test_gift_out_of_turn(void **state)
 	bed_hear(&b, donor, &m);
 	assert_null(bed_did(&b, FLOCK_DO_OPEN));
 	assert_int_equal(b.a->n_says, 0);
+	m.kind = EXCHANGE_BUSY;
+	bed_hear(&b, donor, &m);
+	assert_int_equal(b.a->n_says, 0);
 	taken();
 }
 
