@@ -37,7 +37,6 @@ UNIT_TESTS += \
 	tests/agent/test_watch
 
 TSAN_TESTS += \
-	tests/agent/test_gpt \
 	tests/agent/test_learner \
 	tests/agent/test_learner_files \
 	tests/agent/test_learner_merge \
