@@ -291,6 +291,7 @@ struct fsim {
 	int liar, stranger; /* −1: none */
 	bool stranger_lies, spoiled;
 	uint64_t lie[FSIM_LIES], n_lies; /* by exchange */
+	bool lie_in_data[FSIM_LIES];     /* it was in parameters, not in a message */
 	uint32_t lies[FSIM_AGENTS];      /* by agent, a bit each; 0: it is honest */
 	uint64_t lied[BYZ_LIES], lies_adopted;
 	struct byz_offer offer[BYZ_OFFERS];

@@ -28,7 +28,22 @@ bool liar_is_odd(const struct fsim *w, int i)
 
 static void remember(struct fsim *w, uint64_t exchange)
 {
+	w->lie_in_data[w->n_lies % FSIM_LIES] = false;
 	w->lie[w->n_lies++ % FSIM_LIES] = exchange;
+}
+
+static void remember_data(struct fsim *w, uint64_t exchange)
+{
+	remember(w, exchange);
+	w->lie_in_data[(w->n_lies - 1) % FSIM_LIES] = true;
+}
+
+/* A kept connection broke before any of it had come, and another is used. */
+static void forget_data(struct fsim *w, uint64_t exchange)
+{
+	for (int k = 0; k < FSIM_LIES; k++)
+		if (w->lie[k] == exchange && w->lie_in_data[k])
+			w->lie[k] = 0;
 }
 
 bool liar_said(const struct fsim *w, uint64_t exchange)
@@ -101,16 +116,18 @@ void liar_data(struct fsim *w, int from, struct fsim_conn *c)
 	if (from != w->liar || c->n_data == 0)
 		return;
 	bool state = c->how.use != USE_EXCHANGE;
+	if (!state)
+		forget_data(w, c->exchange);
 	if (!state && world_chance(w, 0.2)) {
 		c->data[rng_below(&w->rng, c->n_data)] = NAN;
-		remember(w, c->exchange);
+		remember_data(w, c->exchange);
 	} else if (world_chance(w, state ? 0.7 : 0.2)) {
 		for (uint64_t p = 0; p < c->n_data; p++)
 			c->data[p] = world_chance(w, 0.5) ? 4 : -4;
 		if (state)
 			c->tag |= FSIM_STATE_LIE;
 		else
-			remember(w, c->exchange);
+			remember_data(w, c->exchange);
 	}
 }
 
