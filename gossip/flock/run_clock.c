@@ -18,8 +18,8 @@
  * be.
  *
  * A slow agent in touch misses nothing by that account, but may fall behind all the same: between
- * two of its steps fast peers go so far that exchanges with them are clipped to nearly nothing. Then
- * it drags them, and the merged model, back to where it is. It takes a donor's state as well.
+ * two of its steps fast peers go so far that exchanges with them are clipped to nearly nothing.
+ * Then it drags them, and the merged model, back to where it is. It takes a donor's state as well.
  *
  * What cannot be known: an agent that wakes up, or starts from an old checkpoint, when all others
  * are gone and nobody is left who has heard of their samples, has no reason to think that it missed
