@@ -9,6 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Of the 3 s that both have until a connection stands; the rest is for dialling. */
+#define KEPT_UNHEARD_MS 1000
+
 static void used(struct driver_connection *w)
 {
 	sodium_memzero(w, sizeof *w);
@@ -167,6 +170,7 @@ static void transfer(struct driver *d, const struct flock_action *a)
 	        .keys = &w->keys,
 	        .we_dialled = w->we_dialled,
 	        .keep = a->use == USE_EXCHANGE,
+	        .unheard_ms = w->kept ? KEPT_UNHEARD_MS : 0,
 	        .aead = w->aead,
 	        .deadline_ms = a->transfer.deadline_ms,
 	        .arg = t,

@@ -43,8 +43,9 @@ struct bulk {
 
 	uv_loop_t *loop; /* borrowed */
 	uv_async_t wake;
-	uv_timer_t deadline;
-	int handles; /* open ones of the two */
+	uv_timer_t deadline, unheard;
+	uint64_t unheard_ms;
+	int handles; /* open ones of the three */
 	void *arg;
 	bulk_done_cb done_cb;
 
@@ -188,6 +189,7 @@ static void on_wake(uv_async_t *h)
 	bulk_in_close(&b->in);
 	uv_close((uv_handle_t *)&b->wake, closed);
 	uv_close((uv_handle_t *)&b->deadline, closed);
+	uv_close((uv_handle_t *)&b->unheard, closed);
 	b->done_cb(b->arg, &r);
 }
 
@@ -195,6 +197,20 @@ static void on_deadline(uv_timer_t *h)
 {
 	struct bulk *b = h->data;
 	fail(b, ERR_TIMEOUT, "the transfer's time is over");
+}
+
+/* A connection that has stood idle may have been forgotten on the way, without a word: by a
+ * firewall, or with the peer's machine. A peer that is only slow acknowledges what comes, until its
+ * buffer is full. */
+static void on_unheard(uv_timer_t *h)
+{
+	struct bulk *b = h->data;
+	struct tcp_info i = {0};
+	socklen_t len = sizeof i;
+	if (atomic_load(&b->received) == 0 &&
+	        getsockopt(b->fd, IPPROTO_TCP, TCP_INFO, &i, &len) == 0 && i.tcpi_unacked > 0 &&
+	        i.tcpi_last_ack_recv >= b->unheard_ms)
+		fail(b, ERR_IO, "the peer's machine acknowledges nothing");
 }
 
 void bulk_cancel(struct bulk *b)
@@ -282,12 +298,16 @@ int bulk_start(struct bulk **out, const struct bulk_config *c, struct err *e)
 		goto out;
 	}
 	uv_timer_init(b->loop, &b->deadline);
-	b->wake.data = b->deadline.data = b;
-	b->handles = 2;
+	uv_timer_init(b->loop, &b->unheard);
+	b->wake.data = b->deadline.data = b->unheard.data = b;
+	b->handles = 3;
 	if (c->deadline_ms) {
 		uv_update_time(b->loop);
 		uv_timer_start(&b->deadline, on_deadline, c->deadline_ms, 0);
 	}
+	b->unheard_ms = c->unheard_ms;
+	if (c->unheard_ms)
+		uv_timer_start(&b->unheard, on_unheard, c->unheard_ms, c->unheard_ms);
 	/* From here on it ends in done_cb, whatever fails. */
 	atomic_store(&b->running, 2);
 	b->sender_started = start_thread(b, &b->sender, run_sender);

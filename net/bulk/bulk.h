@@ -79,6 +79,8 @@ struct bulk_config {
 	const size_t *group_end; /* borrowed until done_cb */
 	size_t chunk_bytes;      /* 0: BULK_CHUNK_BYTES; both sides the same */
 	uint64_t deadline_ms;    /* for the whole; 0: none */
+	uint64_t unheard_ms; /* until something comes, the peer's machine must acknowledge what we
+	                      * send within about this time, else it is ERR_IO; 0: it need not */
 	void *arg;
 	bulk_done_cb done_cb; /* on the loop; *r for the call; the transfer is gone after it */
 };

@@ -5,6 +5,7 @@
 #include "net/bulk/bulk_stream.h"
 #include "tests/net/bulk_fixture.h"
 
+#include <linux/filter.h>
 #include <math.h>
 #include <sched.h>
 #include <sys/stat.h>
@@ -474,6 +475,35 @@ static void test_kept(void **state)
 	}
 }
 
+/* What comes in is lost on the way: neither data nor acknowledgements arrive. */
+static void deafen(int fd)
+{
+	struct sock_filter none = BPF_STMT(BPF_RET | BPF_K, 0);
+	struct sock_fprog all = {.len = 1, .filter = &none};
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &all, sizeof all), 0);
+}
+
+/* A connection that was forgotten on the way is found out; one whose peer only does not begin is
+ * not. */
+static void test_unheard(void **state)
+{
+	(void)state;
+	for (int deaf = 0; deaf < 2; deaf++) {
+		struct two t;
+		two_init(&t, 1000, make_tcp_pair); /* the kernel takes all */
+		t.ca.unheard_ms = 50;
+		t.ca.deadline_ms = deaf ? 20000 : 300;
+		if (deaf)
+			deafen(t.cb.fd);
+		start(&t.a, &t.ca);
+		run(&t.loop);
+		assert_int_equal(t.a.result.err.code, deaf ? ERR_IO : ERR_TIMEOUT);
+		assert_int_equal(t.a.result.words, 0);
+		close(t.cb.fd);
+		two_close(&t);
+	}
+}
+
 static void test_no_socket(void **state)
 {
 	(void)state;
@@ -506,6 +536,7 @@ int main(void)
 	        cmocka_unit_test(test_misfits),
 	        cmocka_unit_test(test_miscounted),
 	        cmocka_unit_test(test_kept),
+	        cmocka_unit_test(test_unheard),
 	        cmocka_unit_test(test_no_socket),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
