@@ -756,7 +756,7 @@ static void configure(struct input *in)
 	uint8_t b = take(in), g = take(in), r = take(in);
 	l.c = (struct flock_config){.learner = b < 0xf8,
 	        .alone = b & 1,
-	        .manifest = {1, 2, 3, COUNT, TOTAL, 1, (g >> 3) % EXCHANGE_MODES, 3, 0},
+	        .manifest = {1, 2, 3, COUNT, TOTAL, 1, (g >> 3) % EXCHANGE_MODES, 3, 0, 0},
 	        .n_groups = GROUPS,
 	        .optimizer = 1,
 	        .vectors = VECTORS,
