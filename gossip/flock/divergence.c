@@ -289,12 +289,12 @@ void flock__consider_adopting(
  */
 bool flock__catch_up(struct flock *f)
 {
-	bool behind = flock__behind(f);
-	if ((!flock__stale(f) && !behind) || !flock__idle(f) || flock__joining(f))
+	bool stale = flock__stale(f);
+	if ((!stale && !flock__behind(f)) || !flock__idle(f) || flock__joining(f))
 		return false;
 	struct flock_say *s = flock__say(f, SAY_STALE);
 	s->a = flock__missed(f);
-	s->flag = behind;
+	s->flag = !stale;
 	f->divergence.adopt_ms = 0;
 	f->clock.own_join = flock__samples(f);
 	flock__join_begin(f, NULL, true);

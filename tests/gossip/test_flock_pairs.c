@@ -1093,11 +1093,14 @@ static void in_touch_with(int peers, bool guard)
 	bed_train(&b, 10, 0.1);
 }
 
+/* For 200 ms, or until it takes a state because of it. */
 static void news(uint64_t samples)
 {
+	bool joining = bed_view(&b).joining;
 	peers_samples += samples;
 	bed_record(&b, 1, peers_samples, 1);
-	bed_pass(&b, 200);
+	for (int i = 0; i < 4 && bed_view(&b).joining == joining; i++)
+		bed_pass(&b, 50);
 }
 
 static void sleeps(void)
@@ -1235,6 +1238,8 @@ static bool falls_behind(uint64_t each, bool both, double distance)
 		if (distance > 0 && k % 5 == 4 && !joining)
 			whole(1, theirs(1), distance);
 	}
+	if (joining && distance == 0)
+		assert_true(bed_said(&b, SAY_STALE)->flag);
 	bed_close(&b);
 	return joining;
 }
@@ -1250,7 +1255,19 @@ static void test_falls_behind(void **state)
 	assert_false(falls_behind(20 * 32, true, 0.1));
 }
 
-/* The same at the end of the run: its model would be a part of the mean. */
+/* After a sleep the others are as far ahead; the reason that the user hears is the sleep. */
+static void test_slept_is_not_slow(void **state)
+{
+	(void)state;
+	in_touch_with(1, false);
+	sleeps();
+	bed_train(&b, 1, 0.001);
+	news(MISSED + 1000);
+	assert_true(bed_view(&b).joining);
+	assert_false(bed_said(&b, SAY_STALE)->flag);
+}
+
+/* Who is slow takes a state at the end of the run too: its model would be a part of the mean. */
 static void test_behind_when_the_run_is_over(void **state)
 {
 	(void)state;
@@ -1403,6 +1420,7 @@ int main(void)
 	        TEST(test_stale_agent_stays_stale),
 	        TEST(test_own_move_counts_when_put_aside),
 	        cmocka_unit_test(test_falls_behind),
+	        TEST(test_slept_is_not_slow),
 	        TEST(test_behind_when_the_run_is_over),
 	        TEST(test_in_touch_when_the_run_is_over),
 	        TEST(test_failures_are_no_doubts),
