@@ -39,12 +39,14 @@ static void add(float *restrict y, const float *a, const float *b, size_t n, boo
 	}
 }
 
-/* e^x for x <= 0, to 2 ulp: 2^k · e^r with |r| <= ln2/2 and e^r by its series to r^6. libm's expf
- * is not vectorised without -ffast-math. */
+/* e^x for x <= 0, to 2 ulp, and NaN of NaN: 2^k · e^r with |r| <= ln2/2 and e^r by its series to
+ * r^6. libm's expf is not vectorised without -ffast-math. */
 static inline float exp_negative(float x)
 {
 	x = x < -87.0f ? -87.0f : x;
-	float k = __builtin_rintf(x * 1.44269504f);
+	/* What is added, 1.5 · 2^23, leaves no fraction, and k in the last bits: no libm, and no
+	 * conversion to an integer, which a NaN must not meet. */
+	float shifted = x * 1.44269504f + 12582912.0f, k = shifted - 12582912.0f;
 	float r = x - k * 0.693359375f;
 	r = r + k * 2.12194440e-4f;
 	float p = 1.0f / 720;
@@ -54,8 +56,10 @@ static inline float exp_negative(float x)
 	p = p * r + 0.5f;
 	p = p * r + 1;
 	p = p * r + 1;
-	uint32_t bits = (uint32_t)((int32_t)k + 127) << 23;
 	float scale;
+	uint32_t bits;
+	memcpy(&bits, &shifted, sizeof bits);
+	bits = (bits + 127) << 23;
 	memcpy(&scale, &bits, sizeof scale);
 	return p * scale;
 }

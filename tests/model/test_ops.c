@@ -2,6 +2,7 @@
 /* Every op on every backend. The plain backend's gradients are checked by finite differences of its
  * own loss; the cpu backend, with 1, 2 and 3 threads, is compared with the plain one: logits, loss,
  * correct answers, gradients, and the optimisers' steps. */
+#include "model/cpu/kernels.h"
 #include "model/graph/graph.h"
 #include "model/graph/optim.h"
 #include "tests/model/ops_fixture.h"
@@ -175,6 +176,35 @@ static void a_bad_gradient_changes_nothing(void **state)
 	fixture_close(&f);
 }
 
+/* A run that diverges is noticed by its loss, so no loop may make a number of NaN; and no loop may
+ * convert one to an integer, as the clang build with its sanitizers would tell. */
+static void nan_stays_nan(void **state)
+{
+	(void)state;
+	const struct cpu_kernels *k = &cpu_kernels_base;
+	float x[9], y[9], one[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+	bool correct;
+	for (int i = 1; i < 9; i++) {
+		void (*const gelu[])(float *, const float *, size_t) = {k->gelu, k->gelu_tanh};
+		void (*const back[])(float *, const float *, const float *, size_t) = {
+		        k->gelu_backward, k->gelu_tanh_backward};
+		for (int j = 0; j < 9; j++)
+			x[j] = (float)j / 4 - 1;
+		x[i] = NAN;
+		for (int which = 0; which < 2; which++) {
+			gelu[which](y, x, 9);
+			assert_true(isnan(y[i]) && !isnan(y[0]));
+			back[which](y, one, x, 9);
+			assert_true(isnan(y[i]) && !isnan(y[0]));
+		}
+		assert_true(isnan(k->softmax_loss(x, 9, 0, NULL, 1, &correct)));
+		memcpy(y, x, sizeof y);
+		k->causal_softmax(y, 3, 1); /* (3, 3): of row 0 the first, of row 1 two, all of 2 */
+		bool used = i == 3 || i == 4 || i >= 6;
+		assert_int_equal(isnan(y[3] + y[4] + y[6] + y[7] + y[8]), used);
+	}
+}
+
 /* The choice of GEMM is what a checkpoint carries: the same text gives the same choices. */
 static void choices_travel(void **state)
 {
@@ -285,6 +315,7 @@ int main(void)
 	        cmocka_unit_test(optimisers_match),
 	        cmocka_unit_test(additions_are_alike),
 	        cmocka_unit_test(a_bad_gradient_changes_nothing),
+	        cmocka_unit_test(nan_stays_nan),
 	        cmocka_unit_test(choices_travel),
 	        cmocka_unit_test(copies_change_nothing),
 	        cmocka_unit_test(unknown_devices_are_named),
