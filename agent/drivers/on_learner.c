@@ -441,7 +441,7 @@ void driver__learner_action(struct driver *d, const struct flock_action *a)
 		taken = learner_evaluate(l, true);
 		break;
 	case FLOCK_DO_SAVE:
-		taken = learner_save(l);
+		taken = learner_save(l, a->wished);
 		break;
 	case FLOCK_DO_EXPORT:
 		taken = learner_export(l, "final.safetensors");

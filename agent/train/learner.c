@@ -239,13 +239,10 @@ static void agents(struct learner *base, uint64_t n)
 
 /* ---- requests */
 
-/* How many may be outstanding for one more of a kind. A user can ask for any number of checkpoints
- * while a step takes its time; and what two agents have agreed to add cannot be refused. */
+/* How many may be outstanding for one more: what two agents have agreed to add is not refused. */
 static int room(enum learner_what what)
 {
-	return what == LEARNER_SAVE    ? LEARNER_REQUESTS / 2
-	       : what == LEARNER_APPLY ? LEARNER_REQUESTS
-	                               : LEARNER_REQUESTS - 1;
+	return what == LEARNER_APPLY ? LEARNER_REQUESTS : LEARNER_REQUESTS - 1;
 }
 
 static bool ask(struct learner *base, struct learner_job *j)
@@ -328,8 +325,11 @@ static bool restore(struct learner *l)
 	return ask(l, &(struct learner_job){.what = LEARNER_RESTORE});
 }
 
-static bool save(struct learner *l)
+/* A user can ask for any number of checkpoints while a step takes its time. */
+static bool save(struct learner *l, bool wished)
 {
+	if (wished && of(l)->outstanding >= LEARNER_REQUESTS / 2)
+		return false;
 	return ask(l, &(struct learner_job){.what = LEARNER_SAVE});
 }
 

@@ -153,7 +153,7 @@ struct learner_ops {
 	bool (*try)(struct learner *l, const float *from, struct learner_trial *to);
 	bool (*adopt)(struct learner *l, const float *from, const struct learner_state *s);
 	bool (*restore)(struct learner *l);
-	bool (*save)(struct learner *l);
+	bool (*save)(struct learner *l, bool wished);
 	bool (*evaluate)(struct learner *l, bool whole);
 	bool (*export)(struct learner *l, const char *name);
 	void (*stop)(struct learner *l);
@@ -281,9 +281,11 @@ static inline bool learner_restore(struct learner *l)
 	return l->ops->restore(l);
 }
 
-static inline bool learner_save(struct learner *l) /* a checkpoint, and rotation */
+/* A checkpoint, and rotation. wished: by a user, who may ask for any number: there is always a
+ * place for one that the agent itself wants. */
+static inline bool learner_save(struct learner *l, bool wished)
 {
-	return l->ops->save(l);
+	return l->ops->save(l, wished);
 }
 
 /* Before this (with whole) and before an export the running statistics are measured anew, if there

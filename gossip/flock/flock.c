@@ -273,7 +273,7 @@ static void on_wish(struct flock *f, uint8_t wish)
 		flock__do(f, FLOCK_DO_TRAIN);
 		flock__say(f, SAY_RESUMED);
 	} else if (wish == WISH_SAVE && f->phase < FLOCK_LEAVING && f->c.learner)
-		flock__do(f, FLOCK_DO_SAVE);
+		flock__do(f, FLOCK_DO_SAVE)->wished = true;
 	else if (wish == WISH_LEAVE)
 		flock__leave(f, 0);
 }

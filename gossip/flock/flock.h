@@ -272,7 +272,8 @@ struct flock_action {
 			uint64_t others; /* CLOCK: samples */
 			uint64_t agents; /* that train now, with us */
 		};
-		int code; /* LEAVE */
+		int code;    /* LEAVE */
+		bool wished; /* SAVE: by a user, and not by ourselves */
 	};
 };
 

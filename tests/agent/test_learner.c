@@ -97,7 +97,7 @@ static void answers_in_order(void **state)
 		assert_true(learner_snapshot(b.l, p, CONVERT_FP32, NULL));
 		assert_true(learner_take_state(b.l, s));
 		assert_true(learner_apply(b.l, p, k, b.groups));
-		assert_true(learner_save(b.l));
+		assert_true(learner_save(b.l, true));
 		assert_true(learner_snapshot(b.l, p, CONVERT_FP32, NULL));
 		assert_true(learner_export(b.l, "merged.safetensors"));
 		await(&b, &b.exported, 1);
@@ -117,7 +117,7 @@ static void answers_in_order(void **state)
 	for (int i = 0; i < LEARNER_REQUESTS - 1; i++)
 		assert_true(learner_snapshot(b.l, p, CONVERT_FP32, NULL));
 	assert_false(learner_snapshot(b.l, p, CONVERT_FP32, NULL));
-	assert_false(learner_save(b.l));
+	assert_false(learner_save(b.l, true));
 	await(&b, &b.snapshots, LEARNER_REQUESTS - 1);
 	assert_true(learner_snapshot(b.l, p, CONVERT_FP32, NULL));
 	bed_close(&b);
@@ -126,8 +126,8 @@ static void answers_in_order(void **state)
 	free(s);
 }
 
-/* A user asks for checkpoints all the time: half of the queue is for others, and its last place for
- * a difference that a partner adds too. */
+/* A user asks for checkpoints all the time: half of the queue is for others, the agent's own
+ * checkpoint among them, and its last place for a difference that a partner adds too. */
 static void checkpoints_leave_room(void **state)
 {
 	const float k[EXCHANGE_GROUPS_MAX] = {0};
@@ -137,17 +137,19 @@ static void checkpoints_leave_room(void **state)
 	bed_begin(&b, *state);
 	float *p = vector(&b, 1), *d = vector(&b, 1);
 
-	while (learner_save(b.l))
+	while (learner_save(b.l, true))
 		taken++;
 	assert_int_equal(taken, LEARNER_REQUESTS / 2);
+	assert_true(learner_save(b.l, false)); /* the agent's own, when it is to leave then */
+	taken++;
 	assert_true(learner_evaluate(b.l, true));
 	for (taken++; learner_snapshot(b.l, p, CONVERT_FP32, NULL); taken++)
-		assert_false(learner_save(b.l));
+		assert_false(learner_save(b.l, true));
 	assert_int_equal(taken, LEARNER_REQUESTS - 1);
 	assert_true(learner_apply(b.l, d, k, b.groups));
 	await(&b, &b.applied, 1);
-	assert_int_equal(b.saved, LEARNER_REQUESTS / 2);
-	assert_true(learner_save(b.l));
+	assert_int_equal(b.saved, LEARNER_REQUESTS / 2 + 1);
+	assert_true(learner_save(b.l, true));
 	bed_close(&b);
 	free(p);
 	free(d);
@@ -232,7 +234,7 @@ static void a_pause_is_kept(void **state)
 		b.snapshots = 0;
 		learner_train(b.l);
 		await(&b, &b.steps, b.steps + 1);
-		assert_true(learner_save(b.l));
+		assert_true(learner_save(b.l, true));
 		step_to(clock, clock->step + (uint64_t)i);
 		learner_pause(b.l);
 		assert_true(learner_snapshot(b.l, p, CONVERT_FP32, NULL));
@@ -419,7 +421,7 @@ static bool ask(struct bed *b, int what, float *p)
 	case 3:
 		return learner_adopt(b->l, p, &(struct learner_state){.vectors = 2});
 	case 4:
-		return learner_save(b->l);
+		return learner_save(b->l, true);
 	case 5:
 		return learner_evaluate(b->l, false);
 	default:

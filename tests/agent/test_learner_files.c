@@ -62,7 +62,7 @@ static void checkpoints_come_and_may_fail(void **state)
 	await(&b, &b.done, 1);
 	assert_true(b.saved > 0 && b.err.code == 0);
 	b.saved = 0;
-	assert_true(learner_save(b.l));
+	assert_true(learner_save(b.l, true));
 	await(&b, &b.saved, 1);
 	assert_int_equal(b.answer_step, 23);
 	assert_int_equal(run_dir_list(&b.dir, &steps, &n, &e), 0);
@@ -85,7 +85,7 @@ static void checkpoints_come_and_may_fail(void **state)
 
 	assert_true(learner_snapshot(b.l, p, CONVERT_FP32, NULL));
 	assert_true(learner_apply(b.l, p, kk, b.groups));
-	assert_true(learner_save(b.l));
+	assert_true(learner_save(b.l, true));
 	assert_true(learner_snapshot(b.l, p, CONVERT_FP32, NULL));
 	await(&b, &b.snapshots, 2);
 	assert_int_equal(checkpoint_open(&k, path, &e), 0);
@@ -110,7 +110,7 @@ static void checkpoints_come_and_may_fail(void **state)
 	assert_int_equal(b.steps, 50);
 	assert_true(b.saved > 0);
 	b.saved = b.exported = 0;
-	assert_true(learner_save(b.l));
+	assert_true(learner_save(b.l, true));
 	await(&b, &b.saved, 1);
 	assert_int_equal(b.err.code, ERR_IO);
 	assert_true(learner_export(b.l, "x"));

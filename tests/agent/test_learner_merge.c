@@ -409,7 +409,7 @@ static void apply_and_look(struct merge *m)
 	apply(m);
 	assert_true(learner_snapshot(m->b.l, m->p, CONVERT_FP32, NULL));
 	apply(m);
-	assert_true(learner_save(m->b.l));
+	assert_true(learner_save(m->b.l, true));
 	apply(m);
 	assert_true(learner_evaluate(m->b.l, true));
 	apply(m);

@@ -382,7 +382,7 @@ static void a_failed_device_gives_nothing(void **state)
 	set(&gpu.broken);
 	assert_true(learner_snapshot(b.l, p, CONVERT_FP32, NULL));
 	assert_true(learner_take_state(b.l, s));
-	assert_true(learner_save(b.l));
+	assert_true(learner_save(b.l, true));
 	await(&b, &b.saved, 1);
 	assert_int_equal(b.failed, 1);
 	assert_int_equal(b.err.code, ERR_DEVICE);

@@ -278,8 +278,9 @@ static inline bool toy_restore(struct learner *l)
 	return toy_ask(l, (struct toy_job){.what = TOY_RESTORE});
 }
 
-static inline bool toy_save(struct learner *l)
+static inline bool toy_save(struct learner *l, bool wished)
 {
+	(void)wished;
 	return toy_ask(l, (struct toy_job){.what = TOY_SAVE});
 }
 

@@ -52,6 +52,7 @@ static void test_save(void **state)
 	open_with(&c, 0);
 	wish(WISH_SAVE);
 	assert_int_equal(did(FLOCK_DO_SAVE), 1);
+	assert_true(bed_did(&b, FLOCK_DO_SAVE)->wished);
 	e.saved_step = 10;
 	bed_step(&b, e);
 	assert_int_equal(bed_view(&b).saves, 1);
@@ -99,6 +100,7 @@ static void test_leave_in_training(void **state)
 	open_with(&c, 0);
 	wish(WISH_LEAVE);
 	assert_int_equal(did(FLOCK_DO_SAVE), 1);
+	assert_false(bed_did(&b, FLOCK_DO_SAVE)->wished); /* it finds a place, whatever waits */
 	assert_int_equal(did(FLOCK_DO_EXPORT), 0);
 	assert_int_equal(did(FLOCK_DO_STOP), 1);
 	assert_true(flock_unsaved(b.core));
