@@ -106,8 +106,7 @@ int gossip_init(struct gossip **out, void *memory, size_t size, const struct gos
 	if (size < gossip_size(c))
 		return err_set(
 		        e, ERR_NOMEM, "membership of %u needs %zu bytes", max, gossip_size(c));
-	memset(memory, 0, gossip_size(c));
-	struct gossip *g = memory;
+	struct gossip *g = memory; /* most of it stays untouched until there are so many members */
 	lay_out(g, memory, max);
 	g->config = *c;
 	rng_seed(&g->rng, c->seed, c->nonce);

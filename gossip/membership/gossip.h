@@ -299,7 +299,7 @@ struct gossip;
 /* Memory that a core with this configuration takes; it never takes more. */
 size_t gossip_size(const struct gossip_config *c);
 
-/* Makes a core in memory of the caller's, aligned for any type and of gossip_size bytes. */
+/* Makes a core in memory of the caller's, aligned for any type and of gossip_size bytes, zeroed. */
 int gossip_init(struct gossip **out, void *memory, size_t size, const struct gossip_config *c,
         struct err *e) MUST_CHECK;
 

@@ -272,7 +272,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	c.addrs.at[0] = take_addr(&in);
 	c.status = take_status(&in);
 	size_t need = gossip_size(&c);
-	void *memory = malloc(need);
+	void *memory = calloc(1, need);
 	demand(memory != NULL);
 	demand(gossip_init(&g, memory, need - 1, &c, &err) == ERR_NOMEM);
 	demand(gossip_init(&g, memory, need, &c, &err) == 0);

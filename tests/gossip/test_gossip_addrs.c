@@ -44,7 +44,7 @@ static void begin(struct fixture *f, struct peer_addrs told, struct peer_addr li
 	        .id = peer, .generation = 1, .dialable = true, .addrs = told};
 	memset(f, 0, sizeof *f);
 	f->live = live;
-	f->memory = malloc(gossip_size(&c));
+	f->memory = calloc(1, gossip_size(&c));
 	assert_int_equal(gossip_init(&f->g, f->memory, gossip_size(&c), &c, NULL), 0);
 	step(f, (struct gossip_event){.kind = EVENT_START});
 	assert_true(gossip_wants(f->g, &m.update[0]));

@@ -193,7 +193,7 @@ static void test_a_longer_record_travels_on(void **state)
 	struct gossip_config c = {
 	        .profile = gossip_lan, .self = f->other.id, .generation = 1, .nonce = 1};
 	struct gossip *g;
-	void *memory = malloc(gossip_size(&c));
+	void *memory = calloc(1, gossip_size(&c));
 	assert_int_equal(gossip_init(&g, memory, gossip_size(&c), &c, NULL), 0);
 
 	sign_later(&f->me, &said, NEWS, sizeof NEWS - 1, NEWS_COUNT);
