@@ -62,7 +62,9 @@ void flock__unlike_tick(struct flock *f)
 {
 	if (f->now_ms < f->unlike_ms)
 		return;
-	for (uint32_t i = 0; i < gossip_count(f->membership); i++) {
+	uint32_t n = gossip_count(f->membership), first = f->unlike_at;
+	for (uint32_t k = 0; k < n; k++) { /* in turn: one may be silent for ever */
+		uint32_t i = (first + k) % n;
 		struct member_view v = gossip_member(f->membership, i);
 		if (!trains(&v) || v.record.status.model == f->model_hash ||
 		        !unlike_ask(&f->unlike, &v.record.id, v.record.status.model, f->now_ms))
@@ -71,6 +73,7 @@ void flock__unlike_tick(struct flock *f)
 		m.fetch.manifest = f->c.manifest;
 		m.exchange = rng_u64(&f->wire_rng) | 1; /* never 0 */
 		flock__send(f, &v.record.id, &m);
+		f->unlike_at = i + 1;
 		f->unlike_ms = newcomer(f) ? 0 : f->now_ms + UNLIKE_EVERY_MS;
 		return;
 	}

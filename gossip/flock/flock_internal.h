@@ -321,6 +321,7 @@ struct flock {
 
 	struct unlike unlike;
 	uint64_t unlike_ms; /* when to ask the next one of them */
+	uint32_t unlike_at; /* the member after the one that was asked last */
 	struct clip clip;
 	struct guard guard;
 	struct ledger ledger;

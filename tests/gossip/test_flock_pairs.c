@@ -863,6 +863,32 @@ static void test_gift_tells_the_radius(void **state)
 	assert_true(fabs((double)g->gift.radius[2] - 0.8 * bed_view(&b).radius) < 1e-3);
 }
 
+/* ---- peers with other settings */
+
+/* Of two that say nothing each is asked, in turn. */
+static void test_silent_strangers_are_asked_in_turn(void **state)
+{
+	int asked[4] = {0};
+	(void)state;
+	open_with(1000000, 1);
+	bed_train(&b, 30, 0.1); /* no newcomer any more */
+	for (int i = 0; i < 900; i++) {
+		bed_record(&b, 1, 320, 1);
+		b.c.manifest.model++;
+		bed_record(&b, 2, 320, 1);
+		bed_record(&b, 3, 320, 1);
+		b.c.manifest.model--;
+		bed_pass(&b, 50);
+		for (int k = 0; k < b.a->n_sends; k++)
+			if (b.a->send[k].message.kind == EXCHANGE_FETCH)
+				asked[b.a->send[k].to.bytes[0] - 0x10]++;
+	}
+	assert_int_equal(asked[1], 0);
+	assert_in_range(asked[2] + asked[3], 4, 6); /* one each ten seconds */
+	assert_in_range(asked[2], 2, 3);
+	assert_in_range(asked[3], 2, 3);
+}
+
 /* ---- sketches */
 
 /* Where no exchange takes a snapshot, one of its own every eight seconds says where it is. */
@@ -1408,6 +1434,7 @@ int main(void)
 	        TEST(test_far_and_clipped_hard_is_an_offence),
 	        TEST(test_all_who_wait_for_a_copy_are_told),
 	        TEST(test_gift_tells_the_radius),
+	        TEST(test_silent_strangers_are_asked_in_turn),
 	        TEST(test_own_sketch_every_eight_seconds),
 	        TEST(test_near_one_is_not_near_all),
 	        TEST(test_cap_in_merge_rounds),
