@@ -4,7 +4,7 @@
  *
  * The happy path: FETCH comes, the learner copies its state (one copy for all who ask while it is
  * fresh), the answer says what will be sent, the joiner opens a bulk connection, the state goes
- * out. A joiner whose connection broke asks for the rest of the same copy, so it is kept for a
+ * out. A joiner whose connection broke asks for the rest of the same copy, so then it is kept for a
  * while.
  *
  * What can fail: the joiner goes (its place is freed by the transfer's end or by time), too many
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define FRESH_MS 15000     /* a copy so old is not given to somebody new */
-#define KEEP_MS 60000      /* but kept so long for those who have a part of it */
+#define KEEP_MS 60000      /* but kept so long if somebody has a part of it */
 #define OPEN_MS 15000      /* from the answer to the connection */
 #define TRANSFER_MS 600000 /* of a whole state, at most */
 #define TRANSFER_MS_MIN 10000
@@ -98,6 +98,7 @@ void flock__donate_state(struct flock *f, const struct flock_state *s)
 		return;
 	}
 	d->slot = DONATED_READY;
+	d->broke = false;
 	d->info = *s;
 	d->at_ms = f->now_ms;
 	d->id = rng_u64(&f->wire_rng) | 1;
@@ -298,6 +299,7 @@ bool flock__donate_bulk(struct flock *f, const struct flock_event *e)
 void flock__donate_transferred(struct flock *f, const struct flock_event *e)
 {
 	struct flock__donation *g = &f->donate.to[e->transferred.use - USE_DONATE];
+	f->donate.broke = f->donate.broke || e->code != 0;
 	uint64_t least = (f->now_ms - g->since_ms) / 1000 * RATE_MIN;
 	g->stage = DONATION_FREE;
 	partners_given(f->partners, &g->to, f->now_ms);
@@ -330,7 +332,8 @@ void flock__donate_tick(struct flock *f)
 	}
 	if (used)
 		f->finish.idle_since_ms = f->now_ms; /* a finished agent stays for them, too */
-	if (d->slot == DONATED_READY && !used && f->now_ms - d->at_ms > KEEP_MS) {
+	uint64_t keep_ms = d->broke ? KEEP_MS : FRESH_MS;
+	if (d->slot == DONATED_READY && !used && f->now_ms - d->at_ms > keep_ms) {
 		d->slot = DONATED_NONE;
 		flock__do(f, FLOCK_DO_RELEASE)->slot = SLOT_DONATED;
 	}

@@ -258,6 +258,7 @@ enum flock__donated { DONATED_NONE, DONATED_TAKING, DONATED_READY };
 struct flock__donate {
 	enum flock__donated slot; /* what SLOT_DONATED holds */
 	uint64_t id, at_ms;
+	bool broke; /* a transfer of it: somebody may ask for the rest */
 	struct flock_state info;
 	float radius[EXCHANGE_GROUPS_MAX + 1];
 	struct flock__donation {

@@ -417,6 +417,31 @@ static void test_copy_is_kept_for_a_minute(void **state)
 	assert_int_equal(released + did(FLOCK_DO_RELEASE), 1);
 }
 
+/* Where all have it whole nobody asks for the rest, and nobody new gets it after 15 s. */
+static void test_whole_copy_goes_sooner(void **state)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_TRANSFERRED};
+	struct flock_config c = config();
+	(void)state;
+	open_with(&c, 1);
+	for (int i = 0; i < 3; i++) { /* broken, and whole again: each copy for itself */
+		ask(1, 0, 0);
+		state_taken();
+		uint64_t taken_ms = b.now_ms;
+		connected(1, numbers);
+		e.code = i == 1 ? ERR_IO : 0;
+		e.transferred.use = bed_did(&b, FLOCK_DO_TRANSFER)->use;
+		e.exchange = numbers;
+		bed_step(&b, e);
+		while (did(FLOCK_DO_RELEASE) == 0 && b.now_ms - taken_ms < 70000)
+			bed_pass(&b, 50);
+		uint64_t ms = i == 1 ? 60000 : 15000;
+		assert_in_range(b.now_ms - taken_ms, ms, ms + 200);
+		assert_int_equal(bed_did(&b, FLOCK_DO_RELEASE)->slot, SLOT_DONATED);
+		bed_record(&b, 1, 320, 1);
+	}
+}
+
 /* In a short run a few seconds are a long way: one of half our steps is no model of the flock. */
 static void test_copy_of_the_beginning_is_old(void **state)
 {
@@ -651,6 +676,7 @@ int main(void)
 	        TEST(test_copy_that_cannot_be_taken),
 	        TEST(test_promised_copy_stays),
 	        TEST(test_copy_is_kept_for_a_minute),
+	        TEST(test_whole_copy_goes_sooner),
 	        TEST(test_copy_of_the_beginning_is_old),
 	        TEST(test_joiner_that_is_not_reached_is_told),
 	        TEST(test_transfer_is_waited_for),
