@@ -71,6 +71,7 @@ enum exchange_message_kind {
 	EXCHANGE_SETTLE, /* what I have done about it */
 	EXCHANGE_FETCH,  /* a joiner's: send me your state; see flock/join.c */
 	EXCHANGE_GIFT,   /* the donor's: here it comes */
+	EXCHANGE_SOON,   /* the donor's: when the step under way has ended */
 	EXCHANGE_KINDS
 };
 
@@ -140,12 +141,13 @@ struct exchange_message {
 			uint64_t batch;  /* of a batch that adapts; 0: not said */
 			float noise, signal;
 		} gift;
+		uint32_t step_ms; /* SOON: that a step of the speaker takes */
 	};
 };
 
 enum exchange_event_kind {
 	EXCHANGE_EVENT_START,    /* offer an exchange to that peer; only when idle */
-	EXCHANGE_EVENT_RECEIVED, /* one of the messages above but FETCH and GIFT */
+	EXCHANGE_EVENT_RECEIVED, /* one of the messages above but FETCH, GIFT and SOON */
 	EXCHANGE_EVENT_SNAPSHOT, /* ours is taken */
 	EXCHANGE_EVENT_BULK,     /* the connection came, or did not */
 	EXCHANGE_EVENT_MOVED,    /* the transfer has ended */

@@ -3,9 +3,9 @@
  * two steps, in fp32.
  *
  * The happy path: FETCH comes, the learner copies its state (one copy for all who ask while it is
- * fresh), the answer says what will be sent, the joiner opens a bulk connection, the state goes
- * out. A joiner whose connection broke asks for the rest of the same copy, so then it is kept for a
- * while.
+ * fresh; where steps are slow the joiner is told to wait), the answer says what will be sent, the
+ * joiner opens a bulk connection, the state goes out. A joiner whose connection broke asks for the
+ * rest of the same copy, so then it is kept for a while.
  *
  * What can fail: the joiner goes (its place is freed by the transfer's end or by time), too many
  * ask at once or the upload cap is reached (BUSY), there is no memory for the copy (BUSY). */
@@ -61,6 +61,17 @@ static void announce(struct flock *f, struct flock__donation *g)
 	memcpy(m.gift.radius, d->radius, sizeof m.gift.radius);
 	g->stage = DONATION_ANNOUNCED;
 	g->since_ms = f->now_ms;
+	flock__send(f, &g->to, &m);
+}
+
+/* The learner copies at the end of its step: who asked would not wait for a slow one. */
+static void tell_soon(struct flock *f, const struct flock__donation *g)
+{
+	uint64_t ms = flock__step_ms(f);
+	if (ms == 0)
+		return;
+	struct exchange_message m = {
+	        .kind = EXCHANGE_SOON, .exchange = g->exchange, .step_ms = (uint32_t)ms};
 	flock__send(f, &g->to, &m);
 }
 
@@ -228,6 +239,8 @@ static void on_fetch(struct flock *f, const struct peer_id *from, const struct e
 		have_copy(f);
 	if (d->slot == DONATED_READY)
 		announce(f, g);
+	else
+		tell_soon(f, g);
 }
 
 static int find(const struct flock *f, const struct peer_id *id, uint64_t exchange)
@@ -316,6 +329,14 @@ void flock__donate_transferred(struct flock *f, const struct flock_event *e)
 	s->error = e->code;
 }
 
+/* That somebody may keep a place without a connection. While the copy is not there that is not
+ * the joiner's fault. */
+static uint64_t place_ms(const struct flock *f, const struct flock__donation *g)
+{
+	uint64_t step_ms = g->stage == DONATION_WAITING ? flock__step_ms(f) : 0;
+	return OPEN_MS + (step_ms < FLOCK_SOON_MS ? step_ms : FLOCK_SOON_MS);
+}
+
 void flock__donate_tick(struct flock *f)
 {
 	struct flock__donate *d = &f->donate;
@@ -323,7 +344,7 @@ void flock__donate_tick(struct flock *f)
 	for (int i = 0; i < FLOCK_DONATIONS; i++) {
 		struct flock__donation *g = &d->to[i];
 		if (g->stage != DONATION_FREE && g->stage != DONATION_TRANSFER &&
-		        f->now_ms - g->since_ms > OPEN_MS) {
+		        f->now_ms - g->since_ms > place_ms(f, g)) {
 			if (g->stage == DONATION_ANNOUNCED)
 				partners_stalled(f->partners, &g->to, f->now_ms);
 			g->stage = DONATION_FREE;

@@ -129,8 +129,8 @@ static void time_steps(struct flock *f, int n)
 }
 
 /* The shorter of the last two, since a learner may evaluate between steps, or a process stop; or
- * what the one under way has taken so far. */
-static uint64_t step_ms(const struct flock *f)
+ * what the one under way has taken so far. At most STEP_MS_MAX. */
+uint64_t flock__step_ms(const struct flock *f)
 {
 	const uint64_t *took = f->x.step_ms;
 	uint64_t ms = took[1] == 0 ? took[0] : least(took[0], took[1]);
@@ -151,7 +151,7 @@ void flock__terms(struct flock *f, struct exchange_terms *t, const struct peer_i
 	        .mode = final ? EXCHANGE_PAIR : f->c.mode,
 	        .final = final,
 	        .beta = final ? FLOCK_FINAL_BETA : f->c.beta,
-	        .step_ms = (uint32_t)step_ms(f)};
+	        .step_ms = (uint32_t)flock__step_ms(f)};
 	tell_scales(f, t, peer);
 	choose_format(f, t);
 	if (f->divergence.has_own) {
@@ -167,7 +167,7 @@ uint64_t flock__transfer_ms(
 	uint8_t known = format >= f->c.n_formats   ? 0
 	                : flock__scaled(f, format) ? f->c.plain
 	                                           : format;
-	uint64_t own_ms = step_ms(f), step = least(told_ms, most(own_ms, STEP_TOLD_MS));
+	uint64_t own_ms = flock__step_ms(f), step = least(told_ms, most(own_ms, STEP_TOLD_MS));
 	return partners_deadline(f->partners, id, f->c.exchange_bytes[known]) +
 	       STEPS_WAITED * most(own_ms, step);
 }

@@ -218,6 +218,7 @@ struct flock__join {
 	uint64_t exchange; /* number of this attempt */
 	uint64_t snapshot; /* id of the donor's snapshot being received; 0: none yet */
 	uint64_t began_ms, at_ms;
+	bool soon;           /* the donor has asked for patience, in this attempt */
 	uint64_t witness_ms; /* until then a sketch of another is awaited; 0: not yet */
 	struct flock_state info;
 	float radius[EXCHANGE_GROUPS_MAX + 1];
@@ -254,6 +255,10 @@ enum flock__donation_stage {
 	DONATION_TRANSFER
 };
 enum flock__donated { DONATED_NONE, DONATED_TAKING, DONATED_READY };
+
+/* Of a donor's word, how long its steps are, unless our own are longer: a state is copied between
+ * two of them. */
+#define FLOCK_SOON_MS 20000
 
 struct flock__donate {
 	enum flock__donated slot; /* what SLOT_DONATED holds */
@@ -430,6 +435,8 @@ uint64_t flock__merge_bytes(const struct flock *f); /* of a merge round that we 
 /* told_ms: that a step of the peer takes, by its own word. */
 uint64_t flock__transfer_ms(
         const struct flock *f, const struct peer_id *id, uint8_t format, uint64_t told_ms);
+/* That a step of ours takes, or has taken so far; 0: we make none, or they are short. */
+uint64_t flock__step_ms(const struct flock *f);
 void flock__steps_anew(struct flock *f); /* what steps took so far says nothing any more */
 
 /* offers.c */

@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-#define ANSWER_MS 5000 /* for the donor's answer */
+#define ANSWER_MS 5000 /* for the donor's answer, unless its steps are slow and it says so */
 #define OPEN_MS 10000  /* for the connection */
 #define RETRY_MS 200
 #define WITNESS_MS 10000 /* for the first sketch of another, in all attempts together */
@@ -205,6 +205,7 @@ static void ask(struct flock *f)
 	m.fetch.snapshot = j->count > 0 && !other && had ? j->snapshot : 0;
 	m.fetch.offset = j->count;
 	j->stage = JOIN_ASKED;
+	j->soon = false;
 	j->at_ms = f->now_ms + ANSWER_MS;
 	flock__say_of(f, SAY_JOIN_ASKING, &j->donor, j->count, 0);
 	flock__send(f, &j->donor, &m);
@@ -264,12 +265,26 @@ static int take_offer(struct flock *f, const struct exchange_message *m)
 	return 0;
 }
 
+/* The answer will come when a step of the donor's has ended. It says so once, and its word counts
+ * for so much. */
+static void wait_for_step(struct flock *f, uint64_t told_ms)
+{
+	struct flock__join *j = &f->join;
+	uint64_t own_ms = flock__step_ms(f), most = own_ms > FLOCK_SOON_MS ? own_ms : FLOCK_SOON_MS;
+	if (j->stage != JOIN_ASKED || j->soon)
+		return;
+	j->soon = true;
+	j->at_ms = f->now_ms + ANSWER_MS + (told_ms < most ? told_ms : most);
+}
+
 bool flock__join_message(
         struct flock *f, const struct peer_id *from, const struct exchange_message *m)
 {
 	struct flock__join *j = &f->join;
 	if (j->exchange == 0 || m->exchange != j->exchange || !peer_id_equal(from, &j->donor))
-		return m->kind == EXCHANGE_GIFT; /* nobody else wants one */
+		return m->kind == EXCHANGE_GIFT || m->kind == EXCHANGE_SOON; /* nobody's */
+	if (m->kind == EXCHANGE_SOON)
+		wait_for_step(f, m->step_ms);
 	if (m->kind == EXCHANGE_GIFT && j->stage == JOIN_ASKED) {
 		int rc = take_offer(f, m);
 		if (rc == 0) {

@@ -212,6 +212,8 @@ static const struct wire__field gift[] = {
         FLOAT(exchange_message, gift.noise, "noise", 0, FLT_MAX),
         FLOAT(exchange_message, gift.signal, "signal", -FLT_MAX, FLT_MAX),
 };
+static const struct wire__field soon[] = {
+        NUMBER, UINT(exchange_message, step_ms, "step_ms", 0, UINT32_MAX)};
 
 const struct wire__layout wire__exchanges[EXCHANGE_KINDS] = {
         [EXCHANGE_OFFER] = WIRE__LAYOUT("offer", terms, 10),
@@ -225,5 +227,6 @@ const struct wire__layout wire__exchanges[EXCHANGE_KINDS] = {
         [EXCHANGE_SETTLE] = WIRE__LAYOUT("settle", settle, 2),
         [EXCHANGE_FETCH] = WIRE__LAYOUT("fetch", fetch, 4),
         [EXCHANGE_GIFT] = WIRE__LAYOUT("gift", gift, 11),
+        [EXCHANGE_SOON] = WIRE__LAYOUT("soon", soon, 2),
 };
 _Static_assert(WIRE__MESSAGES == WIRE_REVOKED + 1, "the table ends with the last kind");

@@ -206,6 +206,9 @@ static void take_message(struct input *in, struct flock_event *e, struct exchang
 	case EXCHANGE_GIFT:
 		take_gift(in, m);
 		break;
+	case EXCHANGE_SOON:
+		m->step_ms = (uint32_t)take_number(in);
+		break;
 	default:
 		break;
 	}

@@ -156,6 +156,48 @@ static uint32_t quarantined(void)
 
 /* ---- who is asked */
 
+static void soon(int from, uint64_t of, uint32_t step_ms)
+{
+	struct exchange_message m = {.kind = EXCHANGE_SOON, .exchange = of, .step_ms = step_ms};
+	bed_hear(&b, from, &m);
+}
+
+/* How long a donor is waited for; it says so. */
+static uint64_t waited_ms(uint32_t step_ms)
+{
+	struct exchange_message m;
+	uint64_t since = b.now_ms;
+	int first = donor;
+	soon(donor, number, step_ms);
+	assert_true(asks_within(60000, &m));
+	assert_int_not_equal(donor, first);
+	return b.now_ms - since;
+}
+
+/* It copies its state at the end of its step: the joiner waits for so long, up to 20 s, and then
+ * asks another. */
+static void test_slow_donor_is_awaited(void **state)
+{
+	(void)state;
+	newcomer(4);
+	assert_in_range(waited_ms(0), 5000, 5700); /* and as much where it says nothing */
+	assert_in_range(waited_ms(8000), 13000, 13700);
+	assert_in_range(waited_ms(UINT32_MAX), 25000, 25700);
+	/* Nor is it worth saying again, nor by others, nor of anything else. */
+	uint64_t since = b.now_ms;
+	struct exchange_message m;
+	soon(donor % 4 + 1, number, 8000);
+	soon(donor, number + 1, 8000);
+	soon(donor, number, 1000);
+	soon(donor, number, 8000);
+	assert_true(asks_within(60000, &m));
+	assert_in_range(b.now_ms - since, 6000, 8000);
+	/* Its answer comes late, and is taken. */
+	soon(donor, number, 8000);
+	assert_false(asks_within(12000, &m));
+	given();
+}
+
 /* Each of them once before anybody is asked again; from turn to turn we wait longer. */
 static void test_all_are_asked_in_turn(void **state)
 {
@@ -653,6 +695,7 @@ static void test_age_of_the_run_is_measured(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	        TEST(test_slow_donor_is_awaited),
 	        TEST(test_all_are_asked_in_turn),
 	        TEST(test_nobody_gives_a_state),
 	        TEST(test_who_has_trained_is_asked),

@@ -140,6 +140,58 @@ static void test_told_in_the_answer(void **state)
 	}
 }
 
+/* ---- a joiner asks */
+
+static void ask(uint64_t number)
+{
+	struct exchange_message m = {.kind = EXCHANGE_FETCH, .exchange = number};
+	m.fetch.manifest = b.c.manifest;
+	bed_hear(&b, 1, &m);
+	assert_non_null(bed_did(&b, FLOCK_DO_TAKE_STATE));
+}
+
+static void state_taken(void)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_STATE};
+	e.state = (struct flock_state){.step = 10, .vectors = 2};
+	bed_step(&b, e);
+}
+
+/* A donor copies its state at the end of its step, and says how long that takes. Its place is the
+ * joiner's until then. */
+static void test_donor_tells_slow_steps(void **state)
+{
+	(void)state;
+	open_with(1000000, 100, 100, 100);
+	ask(7);
+	assert_int_equal(b.a->n_sends, 0); /* the copy will be there at once */
+	bed_close(&b);
+	open_with(1000000, 19000, 19000, 19000);
+	ask(7);
+	const struct exchange_message *m = bed_sent(&b, EXCHANGE_SOON);
+	assert_non_null(m);
+	assert_int_equal(m->exchange, 7);
+	assert_int_equal(m->step_ms, 19000);
+	step_takes(19000);
+	state_taken();
+	m = bed_sent(&b, EXCHANGE_GIFT);
+	assert_non_null(m);
+	assert_int_equal(m->exchange, 7);
+	bed_close(&b);
+}
+
+/* But not for ever, should the learner be stuck. */
+static void test_place_without_a_copy(void **state)
+{
+	(void)state;
+	open_with(1000000, 19000, 19000, 19000);
+	ask(7);
+	step_takes(40000);
+	state_taken();
+	assert_null(bed_sent(&b, EXCHANGE_GIFT));
+	bed_close(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -148,6 +200,8 @@ int main(void)
 	        cmocka_unit_test(test_none_in_merge_rounds),
 	        cmocka_unit_test(test_told_steps),
 	        cmocka_unit_test(test_told_in_the_answer),
+	        cmocka_unit_test(test_donor_tells_slow_steps),
+	        cmocka_unit_test(test_place_without_a_copy),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

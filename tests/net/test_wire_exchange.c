@@ -99,6 +99,8 @@ static void test_the_bytes_are_these(void **state)
 	assert_true(m->gift.samples == 9 && m->gift.clock == 10 && m->gift.optim_steps == 11);
 	assert_true(m->gift.optimizer == 12 && m->gift.vectors == 3 && m->gift.n == 1);
 	assert_true(m->gift.radius[0] == 0.5f && m->gift.radius[1] == 1);
+	DECODES("\x94\x46\x0b\x01\xcd\x1f\x40", &w);
+	assert_true(m->kind == EXCHANGE_SOON && m->step_ms == 8000);
 	/* A manifest may grow as well. */
 	DECODES("\x96\x46\x09\x01\x9b\x01\x02\x03\x04\x05\x01\x02\x03\x02\x08\xa3new\x06\x07", &w);
 	assert_true(is_the_manifest(&m->fetch.manifest) && m->fetch.snapshot == 6);
@@ -181,7 +183,7 @@ static void test_later_versions(void **state)
 {
 	struct wire_message w;
 	(void)state;
-	refused("\x93\x46\x0b\x01", 4, ERR_UNSUPPORTED, "kind 11 is not known");
+	refused("\x93\x46\x0c\x01", 4, ERR_UNSUPPORTED, "kind 12 is not known");
 	refused("\x93\x46\xcd\x01\x00\xc0", 6, ERR_UNSUPPORTED, "kind 256");
 	DECODES("\x95\x46\x02\x01\x0d\xa0", &w);
 	assert_int_equal(w.exchange.busy.why, EXCHANGE_OTHER);
