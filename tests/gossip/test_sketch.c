@@ -314,6 +314,80 @@ static void test_many_peers(void **state)
 	assert_false(sketch_plausible(&f.peer[0], peer + SKETCH_PEERS_MAX, 2 * SKETCH_PEERS_MAX));
 }
 
+static int by_size(const void *a, const void *b)
+{
+	double p = *(const double *)a, q = *(const double *)b;
+	return (p > q) - (p < q);
+}
+
+/* The lower one of the middle. */
+static double middle(double *v, int n)
+{
+	qsort(v, (size_t)n, sizeof *v, by_size);
+	return v[(n - 1) / 2];
+}
+
+/* As a second implementation has it. */
+static double spread_of(const struct sketch *peer, int n)
+{
+	double usual[PEERS], distance[PEERS];
+	for (int i = 0; i < n; i++) {
+		int m = 0;
+		for (int k = 0; k < n; k++)
+			if (k != i)
+				distance[m++] = sketch_distance(&peer[i], &peer[k]);
+		usual[i] = middle(distance, m);
+	}
+	return middle(usual, n) / sqrt(2);
+}
+
+/* Peers around the origin, and a model beside all of them: four spreads from the middle one, and
+ * not a thousandth more, it may be. */
+static void test_four_spreads(void **state)
+{
+	struct rng r;
+	(void)state;
+	rng_seed(&r, 14, 0);
+	for (int t = 0; t < 300; t++) {
+		struct sketch peer[PEERS] = {{{0}}}, given = {{0}};
+		double from[PEERS];
+		int n = 2 + t % (PEERS - 1);
+		for (int k = 0; k < n; k++) {
+			for (int i = 0; i < 6; i++)
+				peer[k].bucket[i] = (float)rng_normal(&r);
+			from[k] = sketch_norm(&peer[k]);
+		}
+		qsort(from, (size_t)n, sizeof *from, by_size);
+		double most = 4 * spread_of(peer, n), near2 = from[n / 2] * from[n / 2];
+		for (int beyond = 0; beyond < 2; beyond++) {
+			double to = most * (beyond ? 1.001 : 0.999);
+			assert_true(to * to > near2 && to > from[n / 2] / 2);
+			given.bucket[200] = (float)sqrt(to * to - near2);
+			assert_int_equal(sketch_plausible(&given, peer, n), !beyond);
+		}
+	}
+}
+
+/* One peer has no spread: half of its length it may be. */
+static void test_one_peer_has_no_spread(void **state)
+{
+	struct sketch peer = {{1}}, near = {{1, 0.49f}}, far = {{1, 0.51f}};
+	(void)state;
+	assert_true(sketch_plausible(&near, &peer, 1));
+	assert_false(sketch_plausible(&far, &peer, 1));
+}
+
+/* To be as near is not to be nearer. */
+static void test_nearer(void **state)
+{
+	struct sketch here = {{1}}, one = {{2}}, other = {{0}}, far = {{4}};
+	(void)state;
+	assert_true(sketch_nearer(&here, &one, &far));
+	assert_false(sketch_nearer(&here, &far, &one));
+	assert_false(sketch_nearer(&here, &one, &other));
+	assert_false(sketch_nearer(&here, &one, &one));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -327,6 +401,9 @@ int main(void)
 	        cmocka_unit_test(test_plausible_far_apart),
 	        cmocka_unit_test_setup(test_liars, make_flock),
 	        cmocka_unit_test_setup(test_many_peers, make_flock),
+	        cmocka_unit_test(test_four_spreads),
+	        cmocka_unit_test(test_one_peer_has_no_spread),
+	        cmocka_unit_test(test_nearer),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
