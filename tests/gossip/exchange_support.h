@@ -161,6 +161,8 @@ static inline void ended(const struct fixture *f, enum exchange_outcome o, bool 
 	assert_true(f->a.done);
 	assert_int_equal(f->a.result.outcome, o);
 	assert_int_equal(f->a.result.moved, has_moved);
+	if (o != OUTCOME_TIMEOUT && o != OUTCOME_BROKEN && o != OUTCOME_BAD)
+		assert_int_equal(f->a.result.code, 0);
 	assert_true(f->a.result.exchange == f->number);
 	assert_true(peer_id_equal(&f->a.result.peer, &f->peer));
 	assert_int_equal(state(f), EXCHANGE_IDLE);

@@ -188,6 +188,14 @@ static void test_move_at_the_deadline(void **unused)
 	until_timer(&f);
 	ended(&f, OUTCOME_TIMEOUT, false);
 	end(&f);
+	/* The connection comes in that millisecond, before the timer: 0 would be no deadline. */
+	reach(&f, EXCHANGE_PREPARING, true, EXCHANGE_PAIR, false);
+	event(&f, EXCHANGE_EVENT_SNAPSHOT);
+	f.now += 8000;
+	bulk(&f, BULK_CAME);
+	assert_true(f.a.move);
+	assert_int_equal(f.a.deadline_ms_left, 1);
+	end(&f);
 }
 
 /* The peer was faster at each turn: END before our MOVED, ACK before our APPLIED. */
@@ -488,6 +496,17 @@ static void test_connection(void **unused)
 	bulk(&f, BULK_CANNOT_DIAL);
 	bulk(&f, BULK_CANNOT_DIAL);
 	ended(&f, OUTCOME_BROKEN, false);
+	end(&f);
+	reach(&f, EXCHANGE_PREPARING, true, EXCHANGE_PAIR, false);
+	say(&f, EXCHANGE_OPEN); /* who offers opens: nobody has to ask for that */
+	assert_false(f.a.open);
+	ended(&f, OUTCOME_BAD, false);
+	end(&f);
+	reach(&f, EXCHANGE_PREPARING, false, EXCHANGE_PAIR, false);
+	say(&f, EXCHANGE_OPEN);
+	say(&f, EXCHANGE_OPEN); /* twice */
+	assert_false(f.a.open);
+	ended(&f, OUTCOME_BAD, false);
 	end(&f);
 	reach(&f, EXCHANGE_PREPARING, false, EXCHANGE_PAIR, false);
 	assert_false(f.a.open);

@@ -164,6 +164,25 @@ static void reach_aside(struct fixture *f, bool ours, bool applied)
 	assert_int_equal(exchange_unsettled(f->x), 1);
 }
 
+/* From the loss of the connection on there are settle_ms, whatever time had passed before. */
+static void test_time_to_settle(void **unused)
+{
+	(void)unused;
+	for (int applied = 0; applied < 2; applied++) {
+		struct fixture f;
+		reach(&f, applied ? EXCHANGE_ACKING : EXCHANGE_COMMITTED, true, EXCHANGE_PAIR,
+		        applied);
+		f.now += 1000;
+		event(&f, EXCHANGE_EVENT_DOWN);
+		uint64_t lost = f.now;
+		while (!f.a.done && f.now < lost + 60000)
+			until_timer(&f);
+		assert_int_equal(f.now - lost, 15000);
+		ended(&f, OUTCOME_ONE_SIDED, applied);
+		end(&f);
+	}
+}
+
 /* What each word makes of it: as letters in test_every_message, and x: ABORT, one-sided. */
 static void test_put_aside(void **unused)
 {
@@ -528,6 +547,7 @@ int main(void)
 	        cmocka_unit_test(test_both_in_doubt),
 	        cmocka_unit_test(test_applied_and_alone),
 	        cmocka_unit_test(test_one_sided),
+	        cmocka_unit_test(test_time_to_settle),
 	        cmocka_unit_test(test_put_aside),
 	        cmocka_unit_test(test_reason_of_an_abort_put_aside),
 	        cmocka_unit_test(test_next_one),
