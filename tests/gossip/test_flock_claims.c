@@ -81,6 +81,11 @@ static void test_offer_is_capped(void **state)
 	bed_pass(&b, 200);
 	/* A word of the clock counts for gossip.stale of the run at most. */
 	assert_true(counted() - before <= (uint64_t)(0.1 * (double)(1ull << 40)) + 256 * 1700);
+	/* Nor is more of it passed on. */
+	struct peer_id id = bed_id(1);
+	struct member_view v;
+	assert_true(gossip_find(flock_membership(b.core), &id, &v));
+	assert_in_range(v.samples, 1000, 256 * 3000);
 	bed_close(&b);
 }
 
@@ -327,9 +332,10 @@ static void test_first_claim_in_an_offer(void **state)
 	bed_close(&b);
 }
 
-/* An id that came and went, and trained so much. */
-static void came_and_went(uint32_t number, uint64_t samples)
+/* What is heard of an id, that is gone by now, or there. */
+static void heard_of(uint32_t number, uint64_t samples, bool left)
 {
+	static uint64_t version;
 	struct gossip_message m = {.kind = MESSAGE_SYNC, .n_updates = 1};
 	struct flock_event e = {.kind = FLOCK_EVENT_MEMBERSHIP};
 	struct member_record *r = &m.update[0].record;
@@ -337,9 +343,9 @@ static void came_and_went(uint32_t number, uint64_t samples)
 	m.update[0].raw.length = 1;
 	*r = (struct member_record){.generation = 1,
 	        .nonce = 5,
-	        .incarnation = 1,
-	        .version = 1,
-	        .left = true,
+	        .incarnation = ++version,
+	        .version = version,
+	        .left = left,
 	        .protocol_min = 1,
 	        .protocol_max = 1,
 	        .status = {.model = manifest_hash(&b.c.manifest), .step = 1, .samples = samples}};
@@ -350,6 +356,12 @@ static void came_and_went(uint32_t number, uint64_t samples)
 	e.membership.received.channel = CHANNEL_STREAM;
 	e.membership.received.message = &m;
 	bed_step(&b, e);
+}
+
+/* An id that came and went, and trained so much. */
+static void came_and_went(uint32_t number, uint64_t samples)
+{
+	heard_of(number, samples, true);
 }
 
 /* As row 12 of the attacks: more than an agent tells apart. Who is there counts all the same, and
@@ -391,6 +403,55 @@ static void test_ids_that_came_and_went(void **state)
 	many_ids(true); /* the age of the run is not known yet: first claims are judged later */
 }
 
+/* Room for one is made by taking another out: all that are left are found where they are. */
+static void test_room_is_made_for_many(void **state)
+{
+	(void)state;
+	open_for(OWN_RATE, 4096, false);
+	for (uint32_t i = 0; i < 500; i++)
+		heard_of(i, 10, false);
+	bed_pass(&b, 100);
+	uint64_t before = counted();
+	for (uint32_t i = 1000; i < 1600; i++) /* more than there is room for */
+		came_and_went(i, 2);
+	bed_pass(&b, 100);
+	for (uint32_t i = 2000; i < 2400; i++)
+		heard_of(i, 3, false);
+	bed_pass(&b, 300);
+	uint64_t gone = counted() - before - 400 * 3;
+	assert_in_range(gone, 2 * 500, 2 * 600);
+	for (uint32_t i = 0; i < 500; i++)
+		heard_of(i, 20, false);
+	bed_pass(&b, 300);
+	assert_int_equal(counted() - before, gone + 400 * 3 + 500 * 10);
+	bed_close(&b);
+}
+
+/* One that does not train goes by the rates of those who do: what a lie adds is as much as they
+ * train in so many times the time, not what they have trained. */
+static void test_looking_on_goes_by_the_others_rates(void **state)
+{
+	struct flock_config c = bed_config();
+	uint64_t its = 100000;
+	(void)state;
+	c.manifest.total = 1ull << 40;
+	bed_open(&b, &c);
+	for (int k = 0; k < 40; k++) {
+		its += 32;
+		for (int i = 2; i <= 3; i++)
+			bed_record(&b, i, its, 1);
+		bed_pass(&b, 100);
+	}
+	assert_int_equal(bed_view(&b).phase, FLOCK_JOINING);
+	bed_record(&b, 1, 1000, 1);
+	bed_pass(&b, 200);
+	uint64_t before = counted();
+	bed_record(&b, 1, 1ull << 39, 1);
+	bed_pass(&b, 1000);
+	assert_in_range(counted() - before, 256 * 320, 2 * 256 * 320);
+	bed_close(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -410,6 +471,8 @@ int main(void)
 	        cmocka_unit_test(test_capped_is_said),
 	        cmocka_unit_test(test_first_claim_in_an_offer),
 	        cmocka_unit_test(test_ids_that_came_and_went),
+	        cmocka_unit_test(test_room_is_made_for_many),
+	        cmocka_unit_test(test_looking_on_goes_by_the_others_rates),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

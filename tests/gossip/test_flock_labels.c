@@ -289,6 +289,59 @@ static void test_one_vote_for_each_agent(void **state)
 	close_bed();
 }
 
+/* And those that stand still have none where rates are asked for: the one that trains is heard,
+ * wherever it stands among them. */
+static void test_who_stands_still_has_no_vote(void **state)
+{
+	struct flock_config c = bed_config();
+	uint64_t its = 100000;
+	(void)state;
+	c.manifest.total = 1ull << 40;
+	bed_open(&b, &c);
+	certify(0, OURS, 2, 0);
+	for (int k = 0; k < 40; k++) {
+		its += 32;
+		for (int i = SYBIL; i < SYBIL + 12; i++) {
+			bed_record(&b, i, i == SYBIL ? its : 100000, 1);
+			certify(i, THEIRS, 1, 0);
+		}
+		bed_pass(&b, 100);
+	}
+	assert_int_equal(bed_view(&b).phase, FLOCK_JOINING);
+	bed_record(&b, 1, 1000, 1);
+	certify(1, OURS, 2, 0);
+	bed_pass(&b, 200);
+	uint64_t before = bed_view(&b).clock;
+	bed_record(&b, 1, 1ull << 39, 1);
+	bed_pass(&b, 1000);
+	assert_in_range(bed_view(&b).clock - before, 1000, 4 * 256 * OWN_RATE);
+	close_bed();
+}
+
+/* More labels than are told apart: the later ones count singly, as where there are none. */
+static void test_more_labels_than_are_told_apart(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	c.membership.members_max = 512;
+	bed_open(&b, &c);
+	certify(0, OURS, 8, 0);
+	bed_record(&b, 1, 0, 1);
+	for (int i = 0; i < 300; i++) { /* of one agent, one after another */
+		certify(1, 1000 + (uint64_t)i, 1, 0);
+		bed_record(&b, 1, 0, 1);
+		bed_pass(&b, 250);
+	}
+	assert_int_equal(bed_view(&b).candidates, 1);
+	for (int i = SYBIL; i < SYBIL + 4; i++) {
+		bed_record(&b, i, 0, 1);
+		certify(i, 2000, 1, 0);
+	}
+	bed_pass(&b, 250);
+	assert_int_equal(bed_view(&b).candidates, 1 + 4);
+	close_bed();
+}
+
 /* A record comes before what its certificate says: until then it is nobody's. */
 static void test_no_label_yet(void **state)
 {
@@ -472,6 +525,8 @@ int main(void)
 	        cmocka_unit_test(test_crowd_is_no_age),
 	        cmocka_unit_test(test_votes_are_counted_anew),
 	        cmocka_unit_test(test_one_vote_for_each_agent),
+	        cmocka_unit_test(test_who_stands_still_has_no_vote),
+	        cmocka_unit_test(test_more_labels_than_are_told_apart),
 	        cmocka_unit_test(test_no_label_yet),
 	        cmocka_unit_test(test_who_counts),
 	        cmocka_unit_test(test_who_counts_of_the_first_label),
