@@ -132,6 +132,37 @@ static void test_alone_for_want_of_peers(void **state)
 	}
 }
 
+/* It slept, and hears of a fifth of the run that long after; true: that was missed. */
+static bool missed_after(uint64_t ms)
+{
+	struct flock_config c = bed_config();
+	c.rate_cap = 1e12;
+	bed_open(&b, &c);
+	bed_train_with(&b, 1);
+	bed_train(&b, 10, 0.1);
+	bed_pass(&b, 1000);
+	b.now_ms += 2000;
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_TIMER});
+	uint64_t woke_ms = b.now_ms;
+	while (b.now_ms < woke_ms + ms - 50) { /* it is there all the time */
+		bed_record(&b, 1, 0, 1);
+		bed_pass(&b, 50);
+	}
+	bed_record(&b, 1, BED_TOTAL / 5, 1);
+	bed_pass(&b, 250);
+	bool joining = bed_view(&b).joining;
+	bed_close(&b);
+	return joining;
+}
+
+/* What was trained while we slept is known to all half a minute later; after that it is news. */
+static void test_half_a_minute_after_a_sleep(void **state)
+{
+	(void)state;
+	assert_true(missed_after(29900));
+	assert_false(missed_after(30000));
+}
+
 /* What a machine saw of peers before it slept is old: it looks for them once more. */
 static void test_sleep_while_it_looks(void **state)
 {
@@ -144,6 +175,23 @@ static void test_sleep_while_it_looks(void **state)
 	assert_int_equal(bed_view(&b).phase, FLOCK_LOOKING);
 	bed_pass(&b, 300);
 	assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING);
+	bed_close(&b);
+}
+
+/* The only one that was there has left before we decide: nobody is there to train with. */
+static void test_peer_that_left_while_we_look(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	bed_open(&b, &c);
+	bed_record(&b, 1, 0, 1);
+	bed_pass(&b, 650);
+	bed_word(&b, 1, 0, 1, true);
+	for (int i = 0; i < 40 && bed_view(&b).phase == FLOCK_LOOKING; i++)
+		bed_pass(&b, 50);
+	assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING);
+	assert_null(bed_said(&b, SAY_TRAINS_AT_ONCE));
+	assert_non_null(bed_said(&b, SAY_ALONE));
 	bed_close(&b);
 }
 
@@ -240,7 +288,9 @@ int main(void)
 	                test_what_was_trained_apart_is, open_bed, close_bed),
 	        cmocka_unit_test(test_a_joiner_is_not_stale_at_once),
 	        cmocka_unit_test(test_alone_for_want_of_peers),
+	        cmocka_unit_test(test_half_a_minute_after_a_sleep),
 	        cmocka_unit_test(test_sleep_while_it_looks),
+	        cmocka_unit_test(test_peer_that_left_while_we_look),
 	        cmocka_unit_test(test_looks_for_700_ms),
 	        cmocka_unit_test(test_whose_samples_are_whose),
 	        cmocka_unit_test(test_no_result_without_a_donor),

@@ -386,6 +386,57 @@ static void test_rest_of_the_optimizer_is_of_one_donor(void **state)
 	assert_true(bed_said(&b, SAY_JOIN_OTHER_DONOR)->flag);
 }
 
+static void tells_place(int peer, double off)
+{
+	static uint64_t numbers = 1000;
+	struct exchange_message m = bed_offer(&b, ++numbers);
+	struct sketch at = bed_place(10, off);
+	m.terms.clock = 4 * AHEAD;
+	sketch_pack(&at, m.terms.sketch);
+	bed_hear(&b, peer, &m);
+}
+
+/* The first donor had its copy at 0, and is two short of the three others by now, which are at that
+ * place: Ξ is 0.866. Of which number on the next one is asked. */
+static uint64_t asked_of_another(double others)
+{
+	newcomer(4);
+	int first = donor;
+	given();
+	for (int i = 1; i <= 4; i++)
+		tells_place(i, i == first ? others - 2 : others);
+	transferred(100, ERR_TIMEOUT);
+	struct exchange_message m = asked();
+	assert_int_not_equal(donor, first);
+	assert_int_equal(bed_said(&b, SAY_JOIN_OTHER_DONOR)->flag, m.fetch.offset > 0);
+	bed_close(&b);
+	return m.fetch.offset;
+}
+
+/* Near is up to four times as far as peers are from their mean, 3.46 here. */
+static void test_rest_is_of_a_donor_that_is_near(void **state)
+{
+	(void)state;
+	assert_int_equal(asked_of_another(3.4), 100);
+	assert_int_equal(asked_of_another(3.55), 0);
+}
+
+/* News of its steps may be on its way: one that has trained nothing yet, as far as is known, is
+ * asked where there is nobody else. */
+static void test_one_that_tells_no_steps(void **state)
+{
+	struct flock_config c = bed_config();
+	struct exchange_message m;
+	(void)state;
+	c.rate_cap = 1e12;
+	n_peers = 1;
+	number = 0;
+	bed_open(&b, &c);
+	b.earlier = true;
+	assert_true(asks_within(3000, &m));
+	assert_int_equal(donor, 1);
+}
+
 /* ---- connections */
 
 /* Whom we cannot dial dials us, if it can. */
@@ -706,6 +757,8 @@ int main(void)
 	        TEST(test_donor_that_leaves),
 	        TEST(test_donor_that_leaves_in_the_middle),
 	        TEST(test_rest_of_the_optimizer_is_of_one_donor),
+	        cmocka_unit_test(test_rest_is_of_a_donor_that_is_near),
+	        TEST(test_one_that_tells_no_steps),
 	        TEST(test_donor_that_cannot_be_dialled),
 	        TEST(test_connection_has_ten_seconds),
 	        TEST(test_gift_that_does_not_fit),

@@ -383,6 +383,29 @@ static void test_adopted_state_is_watched_for_100_steps(void **state)
 	assert_int_equal(restored((double)NAN), 0);
 }
 
+/* With the state before comes what was trained with it: held against what others trained since. */
+static void test_restored_state_is_no_staler(void **state)
+{
+	struct flock_config c = config();
+	(void)state;
+	c.stale = 0.09;
+	n_peers = 1;
+	bed_open(&b, &c);
+	bed_train_with(&b, 1);
+	bed_train(&b, 3031, 0.001); /* 96,992 samples, the other 100,000 */
+	b.now_ms += 2000;
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_TIMER});
+	(void)asked();
+	given(5, 0);
+	taken();
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_ADOPTED});
+	assert_true(bed_view(&b).joined);
+	bed_train(&b, 98, 0.001);
+	assert_false(bed_view(&b).joining);
+	assert_int_equal(restored((double)NAN), 1); /* 100,160 by now */
+	assert_false(bed_view(&b).joining);
+}
+
 /* All peers say that they are elsewhere; true: we follow them. */
 static bool all_are_elsewhere(void)
 {
@@ -661,6 +684,7 @@ int main(void)
 	        TEST(test_state_is_given_up_once_a_minute),
 	        TEST(test_adopted_state_is_watched),
 	        TEST(test_adopted_state_is_watched_for_100_steps),
+	        TEST(test_restored_state_is_no_staler),
 	        TEST(test_parts_are_of_one_snapshot),
 	        TEST(test_state_that_no_other_peer_has),
 	        TEST(test_state_that_all_have),

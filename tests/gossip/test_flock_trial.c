@@ -247,6 +247,9 @@ static void test_loss_that_grows_restores(void **state)
 	assert_false(bed_view(&b).joined);
 	const struct partner *p = partners_find(bed_view(&b).partners, &donor);
 	assert_true(p && p->quarantine_ms > b.now_ms);
+	/* Nobody may move us before the first step of what is there again. */
+	struct peer_id other = bed_id(donor.bytes[0] == 0x11 ? 2 : 1);
+	assert_true(partners_pull_left(bed_view(&b).partners, &other) <= 0);
 	bed_close(&b);
 }
 
@@ -421,6 +424,99 @@ static void test_one_far_peer_is_not_followed(void **state)
 	struct exchange_message m = bed_offer(&b, 3);
 	bed_hear(&b, 2, &m);
 	assert_int_equal(bed_sent(&b, EXCHANGE_BUSY)->busy.why, EXCHANGE_JOINING);
+	bed_close(&b);
+}
+
+/* From two that are far we hear that they are: we follow. */
+static void apart(uint64_t seed)
+{
+	struct flock_config c = bed_config();
+	c.seed = seed;
+	open_with(c, 3);
+	for (int i = 1; i <= 3; i++)
+		bed_record(&b, i, i == 3 ? 3200 : 50000, 1);
+	far_offer(2, 1);
+	assert_null(bed_said(&b, SAY_APART));
+	far_offer(1, 2);
+	assert_true(bed_said(&b, SAY_APART) && bed_said(&b, SAY_APART)->flag);
+}
+
+/* Until we ask for a state, and whom. */
+static uint64_t asked_after(int *donor)
+{
+	uint64_t began_ms = b.now_ms;
+	while (b.now_ms - began_ms < 10000) {
+		for (int i = 0; i < b.a->n_sends; i++)
+			if (b.a->send[i].message.kind == EXCHANGE_FETCH) {
+				assert_int_equal(bed_view(&b).exchange_state, EXCHANGE_IDLE);
+				*donor = b.a->send[i].to.bytes[0] - 0x10;
+				return b.now_ms - began_ms;
+			}
+		for (int i = 1; i <= 3; i++)
+			bed_record(&b, i, i == 3 ? 3200 : 50000, 1);
+		bed_pass(&b, 50);
+	}
+	fail();
+	return 0;
+}
+
+/* The one by whose word we follow is asked, within three seconds, and not by all who follow at one
+ * time. */
+static void test_who_is_followed_is_asked(void **state)
+{
+	uint64_t least = UINT64_MAX, most = 0;
+	(void)state;
+	for (uint64_t seed = 1; seed <= 10; seed++) {
+		int donor = 0;
+		apart(seed);
+		uint64_t ms = asked_after(&donor);
+		assert_int_equal(donor, 1);
+		least = ms < least ? ms : least;
+		most = ms > most ? ms : most;
+		bed_close(&b);
+	}
+	assert_true(most <= 3150);
+	assert_true(most - least > 1000);
+}
+
+/* An exchange that goes on when it is time ends first. */
+static void test_who_follows_ends_its_exchange(void **state)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_BULK, .peer = bed_id(3), .exchange = 3};
+	int donor = 0;
+	(void)state;
+	apart(1);
+	struct exchange_message m = bed_offer(&b, 3);
+	m.terms.step_ms = 4000; /* the transfer has some time */
+	bed_hear(&b, 3, &m);
+	assert_non_null(bed_sent(&b, EXCHANGE_ACCEPT));
+	e.bulk = BULK_CAME;
+	bed_step(&b, e);
+	assert_non_null(bed_did(&b, FLOCK_DO_TRANSFER));
+	for (int k = 0; k < 80; k++) {
+		for (int i = 1; i <= 3; i++)
+			bed_record(&b, i, i == 3 ? 3200 : 50000, 1);
+		bed_pass(&b, 50);
+		assert_false(bed_view(&b).joining);
+	}
+	m = (struct exchange_message){.kind = EXCHANGE_ABORT, .exchange = 3};
+	bed_hear(&b, 3, &m);
+	e = (struct flock_event){.kind = FLOCK_EVENT_TRANSFERRED, .code = ERR_CANCELLED};
+	e.exchange = 3;
+	e.transferred.use = USE_EXCHANGE;
+	bed_step(&b, e);
+	assert_in_range(asked_after(&donor), 0, 200);
+	bed_close(&b);
+}
+
+/* Where nobody else is there one is enough. */
+static void test_the_only_peer_is_followed(void **state)
+{
+	(void)state;
+	open_with(bed_config(), 1);
+	bed_record(&b, 1, 50000, 1);
+	far_offer(1, 1);
+	assert_true(bed_said(&b, SAY_APART) && bed_said(&b, SAY_APART)->flag);
 	bed_close(&b);
 }
 
@@ -696,6 +792,9 @@ int main(void)
 	        cmocka_unit_test(test_failed_learner_restores),
 	        cmocka_unit_test(test_after_100_steps_it_is_ours),
 	        cmocka_unit_test(test_one_far_peer_is_not_followed),
+	        cmocka_unit_test(test_who_is_followed_is_asked),
+	        cmocka_unit_test(test_who_follows_ends_its_exchange),
+	        cmocka_unit_test(test_the_only_peer_is_followed),
 	        cmocka_unit_test(test_who_does_not_count_is_on_no_side),
 	        cmocka_unit_test(test_the_one_witness_must_agree),
 	        cmocka_unit_test(test_stale_needs_a_second_peer),
