@@ -104,6 +104,8 @@ static void test_leave_in_training(void **state)
 	assert_int_equal(did(FLOCK_DO_EXPORT), 0);
 	assert_int_equal(did(FLOCK_DO_STOP), 1);
 	assert_true(flock_unsaved(b.core));
+	wish(WISH_SAVE); /* it is under way, and the last one */
+	assert_int_equal(did(FLOCK_DO_SAVE), 0);
 	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_SAVED});
 	assert_false(flock_unsaved(b.core));
 }
@@ -523,6 +525,79 @@ static void test_transfer_is_waited_for(void **state)
 	assert_int_equal(left, 1);
 }
 
+/* Who leaves ends each transfer, by the use that it began with. */
+static void test_leaving_ends_all_transfers(void **state)
+{
+	struct flock_config c = config();
+	uint8_t use[2];
+	uint64_t number[2];
+	(void)state;
+	open_with(&c, 2);
+	for (int i = 0; i < 2; i++) {
+		ask(i + 1, 0, 0);
+		if (i == 0)
+			state_taken();
+		number[i] = numbers;
+		connected(i + 1, numbers);
+		use[i] = bed_did(&b, FLOCK_DO_TRANSFER)->use;
+	}
+	assert_int_not_equal(use[0], use[1]);
+	wish(WISH_LEAVE);
+	assert_int_equal(did(FLOCK_DO_CANCEL), 2);
+	for (int i = 0; i < b.a->n_actions; i++) {
+		const struct flock_action *a = &b.a->action[i];
+		int to = a->peer.bytes[0] - 0x11;
+		if (a->kind != FLOCK_DO_CANCEL)
+			continue;
+		assert_in_range(to, 0, 1);
+		assert_int_equal(a->use, use[to]);
+		assert_int_equal(a->exchange, number[to]);
+	}
+}
+
+/* One copy is taken for all who ask while it is on its way. */
+static void test_one_copy_for_all(void **state)
+{
+	struct flock_config c = config();
+	(void)state;
+	open_with(&c, 3);
+	for (int i = 1; i <= 3; i++) {
+		ask(i, 0, 0);
+		assert_int_equal(did(FLOCK_DO_TAKE_STATE), i == 1);
+		assert_int_equal(b.a->n_sends, 0);
+	}
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_STATE,
+	                     .state = {.step = 10, .vectors = 2}});
+	assert_int_equal(b.a->n_sends, 3);
+}
+
+/* A joiner has its 15 s from our answer on, however long the copy took. */
+static void test_joiner_has_time_from_the_answer_on(void **state)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_BULK, .peer = bed_id(1)};
+	struct flock_config c = config();
+	(void)state;
+	open_with(&c, 1);
+	ask(1, 0, 0);
+	b.now_ms += 10000;
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_STATE,
+	                     .state = {.step = 10, .vectors = 2}});
+	assert_non_null(bed_sent(&b, EXCHANGE_GIFT));
+	bed_pass(&b, 14000);
+	connected(1, numbers);
+	bed_close(&b);
+	/* And no longer. */
+	open_with(&c, 1);
+	ask(1, 0, 0);
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_STATE,
+	                     .state = {.step = 10, .vectors = 2}});
+	bed_pass(&b, 15200);
+	e.exchange = numbers;
+	e.bulk = BULK_CAME;
+	bed_step(&b, e);
+	assert_int_equal(did(FLOCK_DO_TRANSFER), 0);
+}
+
 /* Exchanges with it to the end: it is a stranger no more. */
 static void meet(int who)
 {
@@ -637,6 +712,51 @@ static void test_gift_that_was_not_sent(void **state)
 
 /* ---- status */
 
+/* More results than are kept: the last ones are, and none of them has moved us. */
+static void test_results_are_a_ring(void **state)
+{
+	struct flock_config c = config();
+	(void)state;
+	open_with(&c, 1);
+	for (int i = 0; i < FLOCK_RECENT + 10; i++) {
+		struct exchange_message m = bed_offer(&b, ++numbers);
+		m.terms.manifest.model++;
+		bed_hear(&b, 1, &m);
+	}
+	struct flock_view v = bed_view(&b);
+	assert_int_equal(v.n_recent, FLOCK_RECENT + 10);
+	assert_int_equal(v.counts.by_outcome[OUTCOME_UNLIKE], FLOCK_RECENT + 10);
+	assert_int_equal(v.recent[(v.n_recent - 1) % FLOCK_RECENT].exchange, numbers);
+	assert_int_equal(v.recent[v.n_recent % FLOCK_RECENT].exchange, numbers - FLOCK_RECENT + 1);
+	assert_false(v.timed);
+}
+
+/* It asks to be woken when there is something to do, and then does it: nothing is due twice. */
+static void test_wakes_when_something_is_due(void **state)
+{
+	struct flock_config c = config();
+	int same = 0;
+	(void)state;
+	c.gate.every_samples = 32;
+	open_with(&c, 2);
+	uint64_t end = b.now_ms + 30000, began = b.now_ms;
+	for (int n = 0; b.now_ms < end; n++) {
+		uint64_t wake_ms = b.a->wake_ms;
+		assert_true(wake_ms >= b.now_ms && wake_ms < b.now_ms + 1000);
+		same = wake_ms == b.now_ms ? same + 1 : 0;
+		assert_true(same < 10 && n < 3000);
+		b.now_ms = wake_ms;
+		bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_TIMER});
+		if (b.now_ms > began + 500) {
+			began = b.now_ms;
+			bed_record(&b, 1, 320, 1);
+			bed_train(&b, 1, 0.1);
+		}
+	}
+	/* Offers that nobody answers are given up on time. */
+	assert_in_range(bed_view(&b).counts.by_outcome[OUTCOME_TIMEOUT], 2, 10);
+}
+
 static void test_consensus(void **state)
 {
 	struct flock_config c = config();
@@ -655,6 +775,8 @@ static void test_consensus(void **state)
 	}
 	assert_int_equal(flock_consensus(b.core, &distance), 2);
 	assert_true(distance > 0.1 && distance < 10);
+	bed_word(&b, 2, 3200, 1, true); /* who has left is nowhere */
+	assert_int_equal(flock_consensus(b.core, &distance), 1);
 }
 
 #define TEST(x) cmocka_unit_test_teardown(x, close_bed)
@@ -663,7 +785,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        TEST(test_save),
-	        TEST(test_leave_in_training),
 	        TEST(test_pause),
 	        TEST(test_leave_in_training),
 	        TEST(test_messages_after_the_learner),
@@ -680,10 +801,15 @@ int main(void)
 	        TEST(test_copy_of_the_beginning_is_old),
 	        TEST(test_joiner_that_is_not_reached_is_told),
 	        TEST(test_transfer_is_waited_for),
+	        TEST(test_leaving_ends_all_transfers),
+	        TEST(test_one_copy_for_all),
+	        TEST(test_joiner_has_time_from_the_answer_on),
 	        TEST(test_bytes_are_paid),
 	        TEST(test_longest_gives_way),
 	        TEST(test_nobody_gives_way_at_once),
 	        TEST(test_gift_that_was_not_sent),
+	        TEST(test_results_are_a_ring),
+	        TEST(test_wakes_when_something_is_due),
 	        TEST(test_consensus),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

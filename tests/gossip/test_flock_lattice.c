@@ -245,6 +245,21 @@ static void test_clipped_raises_by_little(void **state)
 	assert_int_equal(our_scale(), -6);
 }
 
+/* The steps of an exchange follow the larger scale of the two. */
+static void test_larger_scale_is_used(void **state)
+{
+	(void)state;
+	usually_near();
+	for (int i = 0; i < RUNS; i++)
+		theirs[i] = i % 2 ? -7 : -12;
+	assert_int_equal(offered(MOD4, false)->format, MOD4);
+	const struct flock_action *s = bed_did(&b, FLOCK_DO_SNAPSHOT);
+	assert_non_null(s);
+	assert_int_equal(s->snapshot.n_scales, RUNS);
+	for (int i = 0; i < RUNS; i++)
+		assert_int_equal(s->snapshot.scales[i], i % 2 ? -7 : -10);
+}
+
 /* What is not believed teaches nothing. */
 static void test_doubted_teaches_nothing(void **state)
 {
@@ -335,6 +350,7 @@ int main(void)
 	        TEST(test_rounding_excuses_nothing),
 	        TEST(test_scales_follow_what_is_used),
 	        TEST(test_clipped_raises_by_little),
+	        TEST(test_larger_scale_is_used),
 	        TEST(test_doubted_teaches_nothing),
 	        TEST(test_garbage_teaches_nothing),
 	        TEST(test_given_up_teaches_nothing),

@@ -192,6 +192,26 @@ static void test_place_without_a_copy(void **state)
 	bed_close(&b);
 }
 
+/* By the bytes of the format that is agreed. */
+static void test_time_follows_the_format(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	c.exchange_bytes[0] = 40000000;
+	c.exchange_bytes[1] = 20000000;
+	for (uint8_t format = 0; format < 2; format++) {
+		bed_open(&b, &c);
+		bed_train_with(&b, 1);
+		for (int i = 0; i < 3; i++)
+			step_takes(100);
+		struct exchange_message m = bed_offer(&b, 1);
+		m.terms.format = format;
+		bed_hear(&b, 1, &m);
+		assert_int_equal(transfer_ms(1), format == 0 ? 40000 : 20000); /* 1 MB a second */
+		bed_close(&b);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -202,6 +222,7 @@ int main(void)
 	        cmocka_unit_test(test_told_in_the_answer),
 	        cmocka_unit_test(test_donor_tells_slow_steps),
 	        cmocka_unit_test(test_place_without_a_copy),
+	        cmocka_unit_test(test_time_follows_the_format),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -226,7 +226,7 @@ static void test_sooner_with_short_steps(void **state)
  * the bed takes at once. */
 static void test_delays(void **state)
 {
-	static const int after_offer[] = {1, 5, 2}, after_snapshot[] = {0, 4, 7};
+	static const int after_offer[] = {1, 5, 2}, after_snapshot[] = {4, 0, 7};
 	struct flock_event applied = {.kind = FLOCK_EVENT_APPLIED};
 	int to = 1;
 	uint64_t number;
@@ -258,8 +258,8 @@ static void test_delays(void **state)
 		assert_true(r->timed && r->delay == (uint64_t)after_snapshot[i]);
 		assert_int_equal(
 		        r->delay_decided, after_snapshot[i] + (i == 1 ? 0 : after_offer[i]));
-		assert_true(v.timed && v.delay == (i == 0 ? 0 : i == 1 ? 2 : 4));
-		assert_true(v.delay_decided == (i == 0 ? 1 : i == 1 ? 2.5 : 4));
+		assert_true(v.timed && v.delay == (i == 1 ? 2 : 4));
+		assert_true(v.delay_decided == (i == 1 ? 2.5 : 5));
 		bed_pass(&b, 1000);
 	}
 	/* One that has not moved us says nothing. */
@@ -322,6 +322,7 @@ static void test_offer_of_ours(void **state)
 	assert_int_equal(v.counts.by_outcome[OUTCOME_EXCHANGED], 1);
 	assert_int_equal(v.exchanged_ms, b.now_ms);
 	assert_int_equal(v.n_recent, 1);
+	assert_int_equal(v.recent[0].step, 40);
 	assert_true(v.has_distance && fabs(v.distance - 0.5) < 1e-9);
 	assert_true(fabs(v.distance_rms - 0.5) < 1e-6);
 	assert_int_equal(v.counts.bytes_sent, 1000);
@@ -779,6 +780,26 @@ static void test_not_finite(void **state)
 	assert_int_equal(bed_sent(&b, EXCHANGE_BUSY)->busy.why, EXCHANGE_QUARANTINED);
 }
 
+/* Also by one that we had never met before, and that we asked. */
+static void test_first_meeting_is_a_bad_one(void **state)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_MEASURED};
+	uint64_t number;
+	int to;
+	(void)state;
+	open_with(40, 2);
+	assert_true(steps_to_offer(60, &to, &number) > 0);
+	accept(to, number);
+	bulk(to, number, BULK_CAME);
+	transferred(number, 0, 1000);
+	e.measured.slot = SLOT_STAGING;
+	bed_step(&b, e);
+	const struct flock_say *s = bed_said(&b, SAY_QUARANTINE);
+	assert_non_null(s);
+	assert_int_equal(s->peer.bytes[0] - 0x10, to);
+	assert_int_equal(s->a, 60000);
+}
+
 /* ---- distances */
 
 static void meet(double distance)
@@ -1099,6 +1120,65 @@ static void test_far_partners_are_met_more_often(void **state)
 	assert_in_range(offers_to_the_far_one(60, false), 2, 12); /* an eighth, as all others */
 }
 
+/* The sketch that others pass on. */
+static void membership_tells(int peer, uint64_t step, double off)
+{
+	static struct gossip_message m = {.kind = MESSAGE_SKETCH};
+	struct flock_event e = {.kind = FLOCK_EVENT_MEMBERSHIP};
+	struct sketch at = bed_place(10, off);
+	m.sketch.id = bed_id(peer);
+	m.sketch.generation = 1;
+	m.sketch.step = step;
+	m.sketch.length = SKETCH_BUCKETS * 4;
+	sketch_pack(&at, m.sketch.bytes);
+	e.membership.kind = EVENT_RECEIVED;
+	e.membership.received.from = m.sketch.id;
+	e.membership.received.channel = CHANNEL_STREAM;
+	e.membership.received.message = &m;
+	bed_step(&b, e);
+}
+
+/* Of 60 offers, how many go to the first of eight peers, which told at that step that it is near,
+ * and of which membership knows a far place, of step 9. */
+static int offers_to_one_that_was_far(uint64_t step)
+{
+	struct flock_config c = bed_config();
+	uint64_t number;
+	int to, n = 0;
+	c.rate_cap = 1e12;
+	c.stale = 10;
+	c.gate.every_samples = 5 * 32;
+	c.guard = true;
+	n_peers = 8;
+	bed_open(&b, &c);
+	bed_train_with(&b, n_peers);
+	bed_record(&b, 1, 320, 1);
+	membership_tells(1, 9, 3);
+	for (int i = 0; i < 60; i++) {
+		for (int k = 1; k <= n_peers; k++) { /* a round that is refused, but tells */
+			struct exchange_message m = bed_offer(&b, ++numbers);
+			struct sketch at = bed_place(10, k == 1 ? 0.01 : 0.1);
+			m.terms.final = true;
+			m.terms.step = step;
+			m.terms.clock = bed_view(&b).clock;
+			sketch_pack(&at, m.terms.sketch);
+			bed_hear(&b, k, &m);
+		}
+		assert_true(steps_to_offer(100, &to, &number) > 0);
+		say(to, EXCHANGE_BUSY, number);
+		n += to == 1;
+	}
+	bed_close(&b);
+	return n;
+}
+
+static void test_later_place_counts(void **state)
+{
+	(void)state;
+	assert_in_range(offers_to_one_that_was_far(10), 0, 11);
+	assert_in_range(offers_to_one_that_was_far(8), 14, 30);
+}
+
 /* ---- in touch */
 
 #define MISSED 10000 /* samples of others: more are too many */
@@ -1244,6 +1324,20 @@ static void test_own_move_counts_when_put_aside(void **state)
 	assert_true(fabs(v.guard.consensus - after) < 1e-9);
 	news(MISSED + 1000);
 	assert_false(bed_view(&b).joining);
+}
+
+/* However far a partner is, for the guard it is no farther than the clip radius. */
+static void test_guard_goes_by_the_radius(void **state)
+{
+	(void)state;
+	in_touch_with(1, true);
+	for (int i = 0; i < CLIP_WARM; i++)
+		meet(0.2);
+	assert_true(fabs(bed_view(&b).radius - 0.5) < 1e-6);
+	assert_true(fabs(bed_view(&b).guard.consensus - 0.1) < 1e-6); /* half of it, of two */
+	whole(1, theirs(1), 8);
+	double consensus2 = 0.75 * 0.1 * 0.1 + 0.25 * 0.25 * 0.25;
+	assert_true(fabs(bed_view(&b).guard.consensus - sqrt(consensus2)) < 1e-6);
 }
 
 /* Of two other peers the first trains that many samples with each step of ours, and so does the
@@ -1430,7 +1524,10 @@ int main(void)
 	        cmocka_unit_test(test_scales_are_learnt),
 	        cmocka_unit_test(test_format_of_merge_rounds),
 	        TEST(test_not_finite),
+	        TEST(test_first_meeting_is_a_bad_one),
 	        TEST(test_far_partner_is_clipped),
+	        TEST(test_guard_goes_by_the_radius),
+	        cmocka_unit_test(test_later_place_counts),
 	        TEST(test_far_and_clipped_hard_is_an_offence),
 	        TEST(test_all_who_wait_for_a_copy_are_told),
 	        TEST(test_gift_tells_the_radius),

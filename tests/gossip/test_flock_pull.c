@@ -303,6 +303,22 @@ static void test_near_again(void **state)
 	assert_int_equal(bed_view(&b).merge_rounds, 4);
 }
 
+/* Whichever of them was the far one. */
+static void test_both_are_near_again(void **state)
+{
+	(void)state;
+	bed_train(&b, 100, STEP);
+	bed_record(&b, 2, 0, 1);
+	merging(2);
+	exchange_now(0.0005, bed_place(10, 0.01), true);
+	who = 2;
+	exchange_now(0.5, bed_place(10, 0.02), true);
+	exchange_now(0.0005, bed_place(10, 0.03), true);
+	until_finished(2);
+	assert_int_equal(bed_view(&b).merge_rounds, 3);
+	assert_int_equal(bed_view(&b).phase, FLOCK_MERGING);
+}
+
 /* Of more than eight partners eight are enough, and no more are remembered. */
 static void test_eight_are_near(void **state)
 {
@@ -369,6 +385,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(
 	                test_merged_model_is_evaluated, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(test_near_again, open_bed, close_bed),
+	        cmocka_unit_test_setup_teardown(test_both_are_near_again, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(test_eight_are_near, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(
 	                test_round_of_training_is_none_of_ours, open_bed, close_bed),
