@@ -361,6 +361,18 @@ static void test_scales_agreed(void **unused)
 			assert_true(f.a.scales[0] == 11 && got->scales[1] == 12);
 		end(&f);
 	}
+	/* Where no other is common there is no exchange. */
+	for (int i = 0; i < 2; i++) {
+		struct exchange_terms t = terms(EXCHANGE_PAIR), ours = t;
+		begin_scaled(&f);
+		t.manifest.formats = i == 0 ? 4 : 4 | 8;
+		t.format = 2;
+		t.n_scales = 2;
+		offer_with(&f, t, ours);
+		assert_int_equal(sent(&f, EXCHANGE_BUSY)->busy.why, EXCHANGE_UNKNOWN);
+		assert_int_equal(state(&f), EXCHANGE_IDLE);
+		end(&f);
+	}
 	/* The one who offers takes the plain format instead, but not other scales or formats: fp32
 	 * only from who has no better plain one. */
 	for (int i = 0; i < 7; i++) {

@@ -164,6 +164,27 @@ static void reach_aside(struct fixture *f, bool ours, bool applied)
 	assert_int_equal(exchange_unsettled(f->x), 1);
 }
 
+/* What becomes of another peer is no news of it. */
+static void test_another_peer_while_put_aside(void **unused)
+{
+	static const enum exchange_event_kind kinds[] = {
+	        EXCHANGE_EVENT_UP, EXCHANGE_EVENT_DOWN, EXCHANGE_EVENT_GONE};
+	(void)unused;
+	for (int i = 0; i < 3; i++) {
+		struct fixture f;
+		reach_aside(&f, true, true);
+		step(&f, (struct exchange_event){.kind = (uint8_t)kinds[i], .peer = id(77)});
+		assert_int_equal(f.a.n_sends, 0);
+		assert_false(f.a.done);
+		assert_int_equal(exchange_unsettled(f.x), 1);
+		event(&f, kinds[i]);
+		if (kinds[i] == EXCHANGE_EVENT_UP)
+			sent(&f, EXCHANGE_SETTLE);
+		assert_int_equal(f.a.done, kinds[i] == EXCHANGE_EVENT_GONE);
+		end(&f);
+	}
+}
+
 /* From the loss of the connection on there are settle_ms, whatever time had passed before. */
 static void test_time_to_settle(void **unused)
 {
@@ -547,6 +568,7 @@ int main(void)
 	        cmocka_unit_test(test_both_in_doubt),
 	        cmocka_unit_test(test_applied_and_alone),
 	        cmocka_unit_test(test_one_sided),
+	        cmocka_unit_test(test_another_peer_while_put_aside),
 	        cmocka_unit_test(test_time_to_settle),
 	        cmocka_unit_test(test_put_aside),
 	        cmocka_unit_test(test_reason_of_an_abort_put_aside),

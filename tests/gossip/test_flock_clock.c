@@ -279,6 +279,32 @@ static void test_no_result_without_a_donor(void **state)
 	nobody_gives(BED_TOTAL / 100 * 95, false);
 }
 
+/* Found out and left in one step: nothing is asked of a learner that was told to stop, though a
+ * sketch of where we are is due. */
+static void test_nothing_is_taken_from_who_leaves(void **state)
+{
+	struct flock_config c = bed_config();
+	(void)state;
+	c.rate_cap = 1e12;
+	c.join_ms = 0;
+	bed_open(&b, &c);
+	bed_train_with(&b, 1);
+	b.now_ms += 2000;
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_TIMER});
+	bed_train(&b, 10, 1);
+	bed_record(&b, 1, BED_TOTAL / 100 * 95, 1);
+	bed_word(&b, 1, BED_TOTAL / 100 * 95, 1, true);
+	for (int k = 0; k < 10 && bed_view(&b).phase == FLOCK_TRAINING; k++) {
+		b.now_ms += 50;
+		bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_TIMER});
+	}
+	assert_int_equal(bed_view(&b).phase, FLOCK_LEAVING);
+	assert_non_null(bed_said(&b, SAY_NO_RESULT));
+	assert_non_null(bed_did(&b, FLOCK_DO_STOP));
+	assert_null(bed_did(&b, FLOCK_DO_SNAPSHOT));
+	bed_close(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -294,6 +320,7 @@ int main(void)
 	        cmocka_unit_test(test_looks_for_700_ms),
 	        cmocka_unit_test(test_whose_samples_are_whose),
 	        cmocka_unit_test(test_no_result_without_a_donor),
+	        cmocka_unit_test(test_nothing_is_taken_from_who_leaves),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1326,6 +1326,28 @@ static void test_own_move_counts_when_put_aside(void **state)
 	assert_false(bed_view(&b).joining);
 }
 
+/* In doubt when it is put aside: nothing has moved us, so nothing is made up for. */
+static void test_doubt_puts_in_no_touch(void **state)
+{
+	(void)state;
+	in_touch_with(1, false);
+	peers_samples = 1000;
+	sleeps();
+	news(MISSED / 2);
+	uint64_t number = theirs(1);
+	transferred(number, 0, 1000);
+	measured(0.2);
+	say(1, EXCHANGE_END, number);
+	assert_non_null(bed_sent(&b, EXCHANGE_COMMIT));
+	for (int i = 0; i < 5; i++) {
+		bed_record(&b, 1, peers_samples, 1);
+		bed_pass(&b, 1000);
+	}
+	assert_int_equal(bed_view(&b).exchange_state, EXCHANGE_IDLE);
+	news(MISSED + 1000);
+	assert_true(bed_view(&b).joining);
+}
+
 /* However far a partner is, for the guard it is no farther than the clip radius. */
 static void test_guard_goes_by_the_radius(void **state)
 {
@@ -1543,6 +1565,7 @@ int main(void)
 	        TEST(test_after_an_exchange_all_begins_anew),
 	        TEST(test_stale_agent_stays_stale),
 	        TEST(test_own_move_counts_when_put_aside),
+	        TEST(test_doubt_puts_in_no_touch),
 	        cmocka_unit_test(test_falls_behind),
 	        TEST(test_slept_is_not_slow),
 	        TEST(test_behind_when_the_run_is_over),

@@ -223,16 +223,6 @@ static void test_third_doubt_is_held_against_a_peer(void **state)
 	assert_int_equal(bed_view(&b).quarantined, 1);
 }
 
-/* But at the place where we are by now nobody is drawn anywhere. */
-static void test_standing_where_we_are(void **state)
-{
-	struct sketch same = bed_place(10, 0.05);
-	(void)state;
-	bed_train(&b, 100, STEP);
-	exchange(1, same, false);
-	assert_true(comes(0.0005, same, false));
-}
-
 /* All samples are trained, and the peer's too. */
 static void merging(int peers)
 {
@@ -241,6 +231,33 @@ static void merging(int peers)
 	bed_pass(&b, 200);
 	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_DONE});
 	assert_int_equal(bed_view(&b).phase, FLOCK_MERGING);
+}
+
+/* In merge rounds, where nobody trains, one that is doubted is let in the next time. */
+static void test_doubted_once_in_merge_rounds(void **state)
+{
+	struct sketch same = bed_place(10, 0.05);
+	(void)state;
+	bed_train(&b, 100, STEP);
+	merging(1);
+	exchange_now(0.5, same, true);
+	assert_false(comes(0.5, same, true));
+	for (int i = 0; i < 40 && !bed_sent(&b, EXCHANGE_OFFER); i++) {
+		bed_record(&b, 1, BED_TOTAL, 1); /* it is left alone for a while */
+		bed_pass(&b, 50);
+	}
+	assert_true(comes(0.5, same, true));
+	assert_int_equal(bed_view(&b).quarantined, 0);
+}
+
+/* But at the place where we are by now nobody is drawn anywhere. */
+static void test_standing_where_we_are(void **state)
+{
+	struct sketch same = bed_place(10, 0.05);
+	(void)state;
+	bed_train(&b, 100, STEP);
+	exchange(1, same, false);
+	assert_true(comes(0.0005, same, false));
 }
 
 static void evaluated(double loss)
@@ -394,6 +411,8 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_standing_still, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(
 	                test_third_doubt_is_held_against_a_peer, open_bed, close_bed),
+	        cmocka_unit_test_setup_teardown(
+	                test_doubted_once_in_merge_rounds, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(test_standing_where_we_are, open_bed, close_bed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

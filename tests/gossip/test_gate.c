@@ -52,6 +52,21 @@ static void significance_by_hand(void **s)
 	end(&f);
 }
 
+/* With one gradient there is no change yet, with two there is one. */
+static void the_second_gradient_tells(void **s)
+{
+	(void)s;
+	for (uint32_t warm = 0; warm < 2; warm++) {
+		struct fixture f;
+		struct gate_config c = defaults(GATE_SIGNIFICANCE);
+		c.warm = warm;
+		begin(&f, c);
+		expect(step(&f, 1, 1, 1.0), true, REASON_WARMUP);
+		expect(step(&f, 1, 1, 1.0), false, REASON_LOCAL);
+		end(&f);
+	}
+}
+
 /* After 50 gradients the slow average forgets: 0.98 of it stays with each. */
 static void the_slow_average_is_slow(void **s)
 {
@@ -560,6 +575,40 @@ static void renewed_is_as_new(void **s)
 
 /* Up by a fifth of log δ for an exchange; down by as much for a token that came in, but for no more
  * than one at once, however long the step took. */
+/* The bucket fills while no step is made: asked later it pays. */
+static void time_alone_fills_the_cap(void **s)
+{
+	(void)s;
+	struct fixture f;
+	struct gate_config c = defaults(GATE_ALWAYS);
+	c.cap_bytes_per_s = 100e3;
+	begin(&f, c);
+	gate_spent(f.g, f.now, 200 * KB, true, true);
+	assert_false(gate_pays(f.g, f.now, 100 * KB));
+	assert_false(gate_admits(f.g, f.now + 900, 100 * KB));
+	assert_true(gate_admits(f.g, f.now + 1000, 100 * KB));
+	assert_true(gate_pays(f.g, f.now + 1000, 100 * KB));
+	end(&f);
+}
+
+/* What is left is what both buckets hold; a debt in one takes nothing from the other. */
+static void budget_is_of_two_buckets(void **s)
+{
+	(void)s;
+	for (int ours = 0; ours < 2; ours++) {
+		struct fixture f;
+		struct gate_config c = defaults(GATE_BUDGET);
+		c.bytes_per_s = 1;
+		begin(&f, c);
+		near(gate_view(f.g, f.now).budget_left, 8 * 100e3, 1e-9);
+		gate_spent(f.g, f.now, 350 * KB, ours, true);
+		near(gate_view(f.g, f.now).budget_left, 4.5 * 100e3, 1e-9);
+		gate_spent(f.g, f.now, 350 * KB, ours, true);
+		near(gate_view(f.g, f.now).budget_left, 4 * 100e3, 1e-9);
+		end(&f);
+	}
+}
+
 static void budget_follows_its_tokens(void **s)
 {
 	struct fixture f;
@@ -607,10 +656,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(significance_by_hand),
+	        cmocka_unit_test(the_second_gradient_tells),
 	        cmocka_unit_test(the_slow_average_is_slow),
 	        cmocka_unit_test(another_batch_is_no_change),
 	        cmocka_unit_test(renewed_is_as_new),
 	        cmocka_unit_test(budget_begins_at_delta),
+	        cmocka_unit_test(time_alone_fills_the_cap),
+	        cmocka_unit_test(budget_is_of_two_buckets),
 	        cmocka_unit_test(budget_follows_its_tokens),
 	        cmocka_unit_test(odd_gradients),
 	        cmocka_unit_test(selsync_smooths_twice),
