@@ -81,6 +81,31 @@ static void test_claims_of_one_label(void **state)
 	close_bed();
 }
 
+/* What its ids say in offers is passed on as far as it counts: for two agents, not for twenty. */
+static void test_offers_of_one_label_claim_together(void **state)
+{
+	const uint64_t rate = 1000, seconds = 20;
+	uint64_t sum = 0;
+	(void)state;
+	open_with(SYBILS, THEIRS, 2, rate);
+	(void)grown_in((int)seconds, SYBILS, 1);
+	for (int i = SYBIL; i < SYBIL + SYBILS; i++) {
+		struct exchange_message m = bed_offer(&b, (uint64_t)i);
+		m.terms.samples = 1ull << 39;
+		m.terms.clock = 0;
+		bed_hear(&b, i, &m);
+		bed_pass(&b, 50);
+	}
+	for (int i = SYBIL; i < SYBIL + SYBILS; i++) {
+		struct peer_id id = bed_id(i);
+		struct member_view v;
+		if (gossip_find(flock_membership(b.core), &id, &v))
+			sum += v.samples;
+	}
+	assert_in_range(sum, 2 * rate * seconds, 2 * rate * (seconds + 10));
+	close_bed();
+}
+
 /* Also in the first seconds, before anybody's rate is known, where a cap is stated. */
 static void test_rate_of_an_invite_from_the_start(void **state)
 {
@@ -518,6 +543,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_claims_of_one_label),
+	        cmocka_unit_test(test_offers_of_one_label_claim_together),
 	        cmocka_unit_test(test_rate_of_an_invite),
 	        cmocka_unit_test(test_no_more_than_is_claimed),
 	        cmocka_unit_test(test_churn_counts_once),
