@@ -71,7 +71,7 @@ void flock__keep_sketch(struct flock *f, const struct peer_id *id, const struct 
 	struct flock__divergence *d = &f->divergence;
 	struct sketch s;
 	int at = 0;
-	if (t->sketch_length == 0 || !sketch_unpack(&s, t->sketch, t->sketch_length))
+	if (!sketch_unpack(&s, t->sketch, t->sketch_length))
 		return;
 	for (int i = 0; i < FLOCK_SKETCHES; i++) {
 		if (d->told[i].at_ms != 0 && peer_id_equal(&d->told[i].id, id)) {

@@ -57,7 +57,6 @@ void flock__snapshot_taken(struct flock *f, const struct flock_event *e)
 	f->x.snapshot = SNAPSHOT_NONE;
 	if (f->x.tells_sketch && e->snapshot.sketch)
 		flock__own_sketch(f, e->snapshot.sketch, e->snapshot.step);
-	f->x.tells_sketch = false;
 	f->x.snapshot_step = e->snapshot.step;
 	if (use == SNAPSHOT_EXCHANGE)
 		flock__exchange(f, &(struct exchange_event){.kind = EXCHANGE_EVENT_SNAPSHOT});

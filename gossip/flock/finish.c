@@ -14,9 +14,8 @@
 
 #define MERGE_ROUNDS_MAX 64 /* begun by us; others begin as many */
 #define MERGE_STRIKES 4     /* who fails so often in a row is not waited for */
-#define MERGE_PAUSE_MS 10
-#define FINE 1e-3     /* of our length: from there on fp32 */
-#define WRITE_TRIES 4 /* of the result, at least; more while peers want us */
+#define FINE 1e-3           /* of our length: from there on fp32 */
+#define WRITE_TRIES 4       /* of the result, at least; more while peers want us */
 #define WRITE_RETRY_MS 3000
 
 /* The checkpoint behind the export, so that its answer is the last of the two. */
@@ -188,9 +187,7 @@ static void merge_tick(struct flock *f)
 		if (n->rounds > 0 && f->c.evaluates)
 			flock__do(f, FLOCK_DO_EVALUATE);
 		write_result(f);
-	} else if (!over && f->now_ms >= n->merge_next_ms &&
-	           gate_pays(f->gate, f->now_ms, flock__merge_bytes(f))) {
-		n->merge_next_ms = f->now_ms + MERGE_PAUSE_MS;
+	} else if (!over && gate_pays(f->gate, f->now_ms, flock__merge_bytes(f))) {
 		flock__offer_any(f, true);
 	}
 }

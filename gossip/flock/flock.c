@@ -234,7 +234,6 @@ static void on_refused(struct flock *f, const struct flock_event *e)
 	switch (e->refused) {
 	case FLOCK_DO_SNAPSHOT:
 		f->x.snapshot = SNAPSHOT_NONE;
-		f->x.tells_sketch = false;
 		break;
 	case FLOCK_DO_TAKE_STATE:
 		flock__donate_refused(f);

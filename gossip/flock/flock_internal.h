@@ -282,7 +282,7 @@ enum flock__leave { LEAVE_NONE, LEAVE_EXCHANGE, LEAVE_LEARNER, LEAVE_MEMBERSHIP,
 struct flock__finish {
 	bool run_over; /* all samples are trained */
 	enum flock__merge merge;
-	uint64_t merge_until_ms, merge_next_ms, rounds;
+	uint64_t merge_until_ms, rounds;
 	bool fine; /* a partner was so near that what is left goes in fp32 */
 	/* With whom a round found hardly any distance, since one last found some. */
 	struct peer_id near[FLOCK_MERGE_NEAR];

@@ -281,7 +281,8 @@ bool flock__join_message(
         struct flock *f, const struct peer_id *from, const struct exchange_message *m)
 {
 	struct flock__join *j = &f->join;
-	if (j->exchange == 0 || m->exchange != j->exchange || !peer_id_equal(from, &j->donor))
+	/* While nobody is asked ours is 0, which no message has. */
+	if (m->exchange != j->exchange || !peer_id_equal(from, &j->donor))
 		return m->kind == EXCHANGE_GIFT || m->kind == EXCHANGE_SOON; /* nobody's */
 	if (m->kind == EXCHANGE_SOON)
 		wait_for_step(f, m->step_ms);

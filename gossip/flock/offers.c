@@ -53,7 +53,7 @@ static enum exchange_why not_ours(
 /* Without it nothing says where the peer is before its parameters come. */
 static bool tells_sketch(const struct exchange_terms *t, struct sketch *out)
 {
-	return t->sketch_length > 0 && sketch_unpack(out, t->sketch, t->sketch_length);
+	return sketch_unpack(out, t->sketch, t->sketch_length);
 }
 
 /* What an exchange by that offer sends. */

@@ -104,7 +104,6 @@ static void tell_sketch(struct flock *f)
 static void tell_status(struct flock *f)
 {
 	struct gossip_event e = {.kind = EVENT_STATUS};
-	e.status = gossip_self(f->membership)->status;
 	e.status.model = f->model_hash;
 	e.status.step = f->clock.last.step;
 	e.status.samples = flock__samples(f);

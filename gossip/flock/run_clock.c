@@ -140,7 +140,7 @@ static void follow(struct flock *f)
 	 * against what we trained before. News comes late, and is held against all that we trained
 	 * since the last news. */
 	bool in_touch = f->now_ms >= c->apart_until_ms && !flock__adopted_unproven(f);
-	if (f->phase == FLOCK_TRAINING && in_touch && now > c->others) {
+	if (f->phase == FLOCK_TRAINING && in_touch) {
 		c->others_then += now - c->others;
 		c->own_then += own - c->own;
 	}
