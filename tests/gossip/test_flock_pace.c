@@ -84,6 +84,25 @@ static void test_step_under_way(void **state)
 	assert_int_equal(say_ms, 2500);
 }
 
+/* After a pause the steps of before say nothing, nor does the pause. */
+static void test_steps_after_a_pause(void **state)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_WISH, .wish = WISH_PAUSE};
+	uint32_t say_ms;
+	(void)state;
+	open_with(1000000, 1000, 1000, 1000);
+	bed_step(&b, e);
+	for (int i = 0; i < 30; i++) {
+		bed_record(&b, 1, 3200, 1);
+		bed_pass(&b, 500);
+	}
+	e.wish = WISH_RESUME;
+	bed_step(&b, e);
+	step_takes(3000);
+	assert_int_equal(offered(0, &say_ms), FLOOR_MS + 3 * 3000);
+	assert_int_equal(say_ms, 3000);
+}
+
 /* Who trains no more has no steps to wait for. */
 static void test_none_in_merge_rounds(void **state)
 {
@@ -217,6 +236,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_own_steps),
 	        cmocka_unit_test(test_step_under_way),
+	        cmocka_unit_test(test_steps_after_a_pause),
 	        cmocka_unit_test(test_none_in_merge_rounds),
 	        cmocka_unit_test(test_told_steps),
 	        cmocka_unit_test(test_told_in_the_answer),

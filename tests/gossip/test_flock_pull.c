@@ -207,6 +207,29 @@ static void test_standing_still(void **state)
 	assert_false(comes(1, same, false));
 }
 
+/* Nor should one have that may not have applied the exchange: its ACK never came. */
+static void test_standing_still_in_doubt(void **state)
+{
+	struct exchange_message m = {.kind = EXCHANGE_END};
+	struct sketch same = bed_place(10, 0.05);
+	(void)state;
+	bed_train(&b, 100, STEP);
+	assert_true(comes(1, same, false));
+	m.exchange = number;
+	m.end.n = 2;
+	m.end.factor[0] = m.end.factor[1] = 1;
+	bed_hear(&b, 1, &m);
+	m = (struct exchange_message){.kind = EXCHANGE_COMMIT, .exchange = number};
+	bed_hear(&b, 1, &m);
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_APPLIED});
+	for (int i = 0; i < 50; i++) {
+		bed_record(&b, 1, 320, 1);
+		bed_pass(&b, 100);
+	}
+	assert_int_equal(bed_view(&b).exchange_state, EXCHANGE_IDLE);
+	assert_true(comes(1, same, false));
+}
+
 /* Twice may be a mistake of an honest peer: it is not used, no more. The third time is held against
  * it. */
 static void test_third_doubt_is_held_against_a_peer(void **state)
@@ -409,6 +432,8 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(
 	                test_quarantined_is_not_merged_with, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(test_standing_still, open_bed, close_bed),
+	        cmocka_unit_test_setup_teardown(
+	                test_standing_still_in_doubt, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(
 	                test_third_doubt_is_held_against_a_peer, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(
