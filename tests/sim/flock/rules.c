@@ -13,7 +13,8 @@
 #define NEWS_MS 30000   /* in which what was trained is known to all */
 #define STALE_MS 2500   /* that an idle agent may be stale and train: buffers come free late */
 #define CUT_OFF_MS 1500 /* without a candidate */
-#define JOIN_MS 12000   /* the longest wait of a join, transfers and our own learner left out */
+#define JOIN_MS 32000   /* the longest wait of a join, 20 s of it for a donor's step; transfers and
+                         * our own learner left out */
 #define CONN_MS 60000   /* the longest life of a connection that nobody uses */
 #define BACKOFF_MS 500  /* the shortest */
 #define OFFER_MS 4200
