@@ -36,7 +36,8 @@ enum data_part { DATA_TRAIN, DATA_TEST };
 extern const char *const data_format_names[];
 
 /* Reads one part of the set in a folder, in the format of that place
- * in data_format_names; 0 goes by the names of the files. All of it is checked; of tokens the
+ * in data_format_names; 0 goes by the names of the files. Of tokens path may also be a file, or a
+ * pattern of files. All of it is checked; of tokens the
  * lengths, and what is large is checked as it is used. classes 0: as many as the format or the
  * labels have. context: tokens in a sample, T; other formats ignore it. ERR_NOTFOUND: there is no
  * such part. */
@@ -49,6 +50,20 @@ int dataset_read(struct dataset *d, int format, const char *path, enum data_part
 int dataset_read_idx(struct dataset *d, const char *images, const char *labels, int64_t classes,
         struct err *e) MUST_CHECK;
 void dataset_close(struct dataset *d);
+
+/* Whether path is no file but a pattern of names, with * or ? or [ in it. */
+bool data_is_pattern(const char *path);
+
+struct tokens_summary {
+	int files;
+	uint64_t tokens;
+	int32_t largest; /* token */
+};
+
+/* Reads all of a set of tokens and checks each of them, which takes as long as reading its files.
+ * The error names the file, the first wrong token and its byte. */
+int dataset_check_tokens(
+        const struct dataset *d, struct tokens_summary *out, struct err *e) MUST_CHECK;
 
 /* value = (pixel / 255 − mean) / std, of each channel, or of all if n is 1. */
 struct normalisation {

@@ -22,11 +22,38 @@ bool data__find(char out[LIMIT_PATH], const char *folder, const char *name)
 	return n > 0 && n < LIMIT_PATH && access(out, F_OK) == 0;
 }
 
+bool data_is_pattern(const char *path)
+{
+	return strpbrk(path, "*?[") && access(path, F_OK) != 0;
+}
+
+int data__match(const char *pattern, glob_t *found, struct err *e)
+{
+	memset(found, 0, sizeof *found);
+	const int rc = glob(pattern, GLOB_NOSORT, NULL, found);
+	if (rc == GLOB_NOSPACE)
+		return err_set(e, ERR_NOMEM, "%s: no memory for the names of its files", pattern);
+	if (rc || !found->gl_pathc)
+		return err_set(e, ERR_IO, "%s: no file has a name like this", pattern);
+	return 0;
+}
+
+static int check_there(const char *path, struct err *e)
+{
+	glob_t found;
+	if (!data_is_pattern(path))
+		return access(path, R_OK) ? err_errno(e, "%s", path) : 0;
+	const int rc = data__match(path, &found, e);
+	globfree(&found);
+	return rc;
+}
+
 /* The first format whose files are there. */
 static int detect(const char *path, int *format, struct err *e)
 {
-	if (access(path, R_OK))
-		return err_errno(e, "%s", path);
+	const int rc = check_there(path, e);
+	if (rc)
+		return rc;
 	for (int i = 1; i < N_FORMATS; i++)
 		if (formats[i]->detect(path)) {
 			*format = i;

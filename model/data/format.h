@@ -6,6 +6,8 @@
 
 #include "model/data/data.h"
 
+#include <glob.h>
+
 /* In the order in which "auto" tries them; data_format_NAME is the row's struct. */
 #define DATA_FORMATS(X) X(idx) X(cifar) X(npy) X(tokens) X(tokens16) X(tokens32) X(bytes)
 
@@ -29,6 +31,10 @@ int dataset__check_classes(int64_t classes, struct err *e) MUST_CHECK;
 /* Every label against the classes, and sets them; classes 0: the largest label + 1. Labels are not
  * negative. */
 int dataset__check_labels(struct dataset *d, int64_t classes, struct err *e) MUST_CHECK;
+
+/* The files whose names fit a pattern, to be freed by globfree also after an error. ERR_IO: there
+ * are none. */
+int data__match(const char *pattern, glob_t *found, struct err *e) MUST_CHECK;
 
 /* out = folder/name; false if that is no file, or too long a path. */
 bool data__find(char out[LIMIT_PATH], const char *folder, const char *name);

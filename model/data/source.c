@@ -27,7 +27,9 @@ static int gz_read(struct source *s, uint8_t *to, size_t len, size_t *got, struc
 				return err_errno(e, "read");
 			if (code == Z_MEM_ERROR)
 				return err_set(e, ERR_NOMEM, "out of memory");
-			return err_set(e, ERR_FORMAT, "damaged gzip data: %s", why);
+			return err_set(e, ERR_FORMAT,
+			        "damaged gzip data, after %lld bytes unpacked: %s",
+			        (long long)gztell(gz), why);
 		}
 		if (n == 0)
 			return 0;

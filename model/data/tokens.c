@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Formats of tokens. A path is a file, or a folder whose files are read in the order of their
- * names, byte by byte compared:
+/* Formats of tokens. A path is a file, or a folder or a pattern ("fineweb_*.bin") whose
+ * files are read in the order of their names, byte by byte compared:
  *
  *     tokens              *.bin of llm.c: a header, then 2 or 4 bytes a token
  *     tokens16, tokens32  *.bin without a header, little-endian; they are named, never guessed
  *     bytes               any files, a byte a token: a vocabulary of 256
  *
- * Of a folder, the files with one of the words val, valid, validation and test in their names
+ * Of several files, those with one of the words val, valid, validation and test in their names
  * ("fineweb_val_000000.bin") are the test set. If there is none, the last tenth of each file is.
  *
  * Files stay open and are read by pread: nothing is mapped, so that a file that is cut while we
@@ -27,7 +27,7 @@
 
 #define TEST_SHARE 10             /* one in so many, of a file without a test set beside it */
 #define CHECKED_WHOLE (64u << 20) /* bytes of all files */
-#define CHUNK 4096                /* tokens read at once to check them */
+#define CHUNK 65536               /* tokens read at once to check them */
 
 struct shard {
 	int fd;
@@ -111,8 +111,11 @@ static int read_tokens(const struct tokens *t, const struct shard *s, uint64_t f
 		                                : little32(p);
 		if (v >= t->vocabulary)
 			rc = err_set(e, ERR_FORMAT,
-			        "token %llu (counted from 0) is %u: the vocabulary has %lld",
-			        (unsigned long long)(first + i), v, (long long)t->vocabulary);
+			        "token %llu (counted from 0), at byte %llu, is %u: the vocabulary "
+			        "has %lld",
+			        (unsigned long long)(first + i),
+			        (unsigned long long)(s->at + (first + i) * width), v,
+			        (long long)t->vocabulary);
 		else
 			out[i] = (int32_t)v;
 	}
@@ -187,8 +190,21 @@ static const char *last_part(const char *path)
 	return slash ? slash + 1 : path;
 }
 
+static int add_name(struct listing *l, const char *path, struct err *e)
+{
+	if (is_folder(path))
+		return 0;
+	if (l->n == TOKENS_SHARDS_MAX)
+		return err_set(e, ERR_LIMIT, "more than %d files", TOKENS_SHARDS_MAX);
+	if (snprintf(l->path[l->n], LIMIT_PATH, "%s", path) >= LIMIT_PATH)
+		return err_set(e, ERR_LIMIT, "too long a path");
+	l->has_test = is_test(last_part(l->path[l->n++])) || l->has_test;
+	return 0;
+}
+
 static int list_folder(struct listing *l, const char *path, const char *end, struct err *e)
 {
+	char file[LIMIT_PATH + 256];
 	DIR *dir = opendir(path);
 	if (!dir)
 		return err_errno(e, "%s", path);
@@ -196,28 +212,38 @@ static int list_folder(struct listing *l, const char *path, const char *end, str
 	for (struct dirent *f; !rc && (f = readdir(dir));) {
 		if (f->d_name[0] == '.' || !ends_with(f->d_name, end))
 			continue;
-		if (l->n == TOKENS_SHARDS_MAX)
-			rc = err_set(
-			        e, ERR_LIMIT, "%s: more than %d files", path, TOKENS_SHARDS_MAX);
-		else if (snprintf(l->path[l->n], LIMIT_PATH, "%s/%s", path, f->d_name) >=
-		         LIMIT_PATH)
-			rc = err_set(e, ERR_LIMIT, "%s: too long a path", path);
-		else if (!is_folder(l->path[l->n]))
-			l->has_test = is_test(last_part(l->path[l->n++])) || l->has_test;
+		if (snprintf(file, sizeof file, "%s/%s", path, f->d_name) >= LIMIT_PATH)
+			rc = err_set(e, ERR_LIMIT, "too long a path");
+		else
+			rc = add_name(l, file, e);
 	}
 	closedir(dir);
-	qsort(l->path, (size_t)l->n, sizeof l->path[0], by_bytes);
+	return rc ? err_prefix(e, "%s", path) : 0;
+}
+
+static int list_pattern(struct listing *l, const char *pattern, struct err *e)
+{
+	glob_t found;
+	int rc = data__match(pattern, &found, e);
+	for (size_t i = 0; i < found.gl_pathc && !rc; i++)
+		if ((rc = add_name(l, found.gl_pathv[i], e)) != 0)
+			err_prefix(e, "%s", pattern);
+	globfree(&found);
 	return rc;
 }
 
 /* end: of the names of a folder's files. */
 static int list_files(struct listing *l, const char *path, const char *end, struct err *e)
 {
+	int rc = 0;
 	if (is_folder(path))
-		return list_folder(l, path, end, e);
-	snprintf(l->path[0], LIMIT_PATH, "%s", path);
-	l->n = 1;
-	return 0;
+		rc = list_folder(l, path, end, e);
+	else if (data_is_pattern(path))
+		rc = list_pattern(l, path, e);
+	else
+		snprintf(l->path[l->n++], LIMIT_PATH, "%s", path);
+	qsort(l->path, (size_t)l->n, sizeof l->path[0], by_bytes);
+	return rc;
 }
 
 /* ---- opening */
@@ -295,30 +321,40 @@ static int add_file(struct dataset *d, const char *path, enum data_part part, bo
 	return 0;
 }
 
-/* Of files that are small together: every token. */
-static int check_tokens(const struct dataset *d, struct err *e)
+int dataset_check_tokens(const struct dataset *d, struct tokens_summary *out, struct err *e)
 {
 	static const size_t chunk = CHUNK;
 	const struct tokens *t = d->tokens;
-	uint64_t bytes = 0;
 	int rc = 0;
-	for (int i = 0; i < t->n_shards; i++)
-		bytes += t->shard[i].n * (uint64_t)t->width;
-	if (bytes > CHECKED_WHOLE)
-		return 0;
+	*out = (struct tokens_summary){.files = t->n_shards};
 	uint8_t *scratch = malloc(chunk * TOKENS_WIDTH_MAX);
-	int32_t *out = malloc(chunk * sizeof *out);
-	if (!scratch || !out)
+	int32_t *token = malloc(chunk * sizeof *token);
+	if (!scratch || !token)
 		rc = err_set(e, ERR_NOMEM, "no memory to check the tokens");
 	for (int i = 0; i < t->n_shards && !rc; i++) {
 		const struct shard *s = &t->shard[i];
-		for (uint64_t at = 0; at < s->n && !rc; at += chunk)
-			rc = read_tokens(
-			        t, s, at, s->n - at < chunk ? s->n - at : chunk, scratch, out, e);
+		for (uint64_t at = 0; at < s->n && !rc; at += chunk) {
+			const size_t n = s->n - at < chunk ? s->n - at : chunk;
+			rc = read_tokens(t, s, at, n, scratch, token, e);
+			for (size_t k = 0; k < n && !rc; k++)
+				out->largest = token[k] > out->largest ? token[k] : out->largest;
+		}
+		out->tokens += s->n;
 	}
 	free(scratch);
-	free(out);
+	free(token);
 	return rc;
+}
+
+/* Of files that are small together: every token. */
+static int check_if_small(const struct dataset *d, struct err *e)
+{
+	const struct tokens *t = d->tokens;
+	struct tokens_summary found;
+	uint64_t bytes = 0;
+	for (int i = 0; i < t->n_shards; i++)
+		bytes += t->shard[i].n * (uint64_t)t->width;
+	return bytes > CHECKED_WHOLE ? 0 : dataset_check_tokens(d, &found, e);
 }
 
 static int open_files(struct dataset *d, const struct listing *l, const char *path,
@@ -370,7 +406,7 @@ static int read_part(struct dataset *d, const char *path, enum data_part part, i
 		return rc;
 	d->shape = (struct shape){1, {d->context}};
 	d->classes = t->vocabulary = classes ? classes : vocabulary;
-	rc = check_tokens(d, e);
+	rc = check_if_small(d, e);
 	return rc ? err_prefix(e, "%s", path) : 0;
 }
 

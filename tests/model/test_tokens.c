@@ -175,7 +175,8 @@ static void damaged_files(void **state)
 	put("s.bin", room, n + 2);
 	refuse("tokens", DATA_TRAIN, 0, ERR_FORMAT, "bytes behind its end");
 	put("s.bin", room, n);
-	refuse("tokens", DATA_TRAIN, 10, ERR_FORMAT, "s.bin: token 10 (counted from 0) is 10");
+	refuse("tokens", DATA_TRAIN, 10, ERR_FORMAT,
+	        "s.bin: token 10 (counted from 0), at byte 1044, is 10: the vocabulary");
 	refuse("tokens", DATA_TEST, 0, ERR_NOTFOUND, "too short");
 	put("t.bin", room, shard(20240801, 1, 20, 0));
 	refuse("tokens", DATA_TRAIN, 0, ERR_MISMATCH, "another tokenizer");
@@ -201,6 +202,100 @@ static void damaged_files(void **state)
 	        dataset_read(&d, format_of("bytes"), folder, DATA_TRAIN, 0, LIMIT_CONTEXT + 1, &e),
 	        ERR_INVALID);
 	assert_non_null(strstr(e.msg, "expected 1 to"));
+	clear_folder();
+}
+
+static void open_pattern(struct dataset *d, const char *names, enum data_part part)
+{
+	struct err e = {0};
+	char path[128];
+	snprintf(path, sizeof path, "%s/%s", folder, names);
+	if (dataset_read(d, 0, path, part, 0, T, &e) != 0)
+		fail_msg("%s", e.msg);
+}
+
+/* In the order of their names' bytes, whatever the locale; a file of such a name is no pattern. */
+static void shards_by_a_pattern(void **state)
+{
+	struct dataset d;
+	struct err e = {0};
+	char path[128];
+	(void)state;
+	put("x_10.bin", room, shard(20240520, 1, 8, 100));
+	put("x_2.bin", room, shard(20240520, 1, 8, 200));
+	put("X_3.bin", room, shard(20240520, 1, 8, 300));
+	put("x_val.bin", room, shard(20240520, 1, 8, 400));
+	put("y_1.bin", "no shard", 8);
+	open_pattern(&d, "[xX]_*.bin", DATA_TRAIN);
+	assert_int_equal(d.count, 3);
+	expect(&d, 0, 0, 300);
+	expect(&d, 1, 0, 100);
+	expect(&d, 2, 0, 200);
+	dataset_close(&d);
+	open_pattern(&d, "[xX]_*.bin", DATA_TEST);
+	assert_int_equal(d.count, 1);
+	expect(&d, 0, 0, 400);
+	dataset_close(&d);
+	put("z*.bin", room, shard(20240520, 1, 10, 500));
+	put("z_.bin", room, shard(20240520, 1, 10, 600));
+	open_pattern(&d, "z*.bin", DATA_TRAIN);
+	assert_int_equal(d.count, 1);
+	expect(&d, 0, 0, 500);
+	dataset_close(&d);
+	put("a.txt", "ABCDEFGHIJKL", 12);
+	put("b.txt", "abcdefghijkl", 12);
+	open_pattern(&d, "?.txt", DATA_TRAIN); /* bytes, by its end */
+	assert_int_equal(d.count, 2);
+	expect(&d, 1, 0, 'a');
+	dataset_close(&d);
+	snprintf(path, sizeof path, "%s/%s", folder, "w*.bin");
+	for (int format = 0; format < 2; format++) {
+		const char *name = format ? "tokens" : "auto";
+		assert_int_equal(
+		        dataset_read(&d, format_of(name), path, DATA_TRAIN, 0, T, &e), ERR_IO);
+		assert_non_null(strstr(e.msg, "w*.bin: no file has a name like this"));
+	}
+	clear_folder();
+}
+
+/* More tokens than are looked at when a set is opened: damage is where a look at all finds it. */
+static void large_files_are_checked_when_asked(void **state)
+{
+	enum { BYTES = (64 << 20) + 2 * 70000 };
+	static const uint8_t wrong[2] = {255, 255};
+	struct tokens_summary found;
+	struct dataset d;
+	struct err e = {0};
+	char path[128];
+	(void)state;
+	memset(room, 0, sizeof room);
+	put("a.bin", room, 800);
+	put("b_test.bin", room, 800);
+	put("c.bin", room, 0);
+	snprintf(path, sizeof path, "%s/c.bin", folder);
+	assert_int_equal(truncate(path, BYTES), 0); /* a hole: zeros */
+	open_set(&d, "tokens16", DATA_TRAIN, 50000);
+	assert_int_equal(dataset_check_tokens(&d, &found, &e), 0);
+	assert_int_equal(found.files, 2);
+	assert_int_equal(found.tokens, 400 + BYTES / 2);
+	assert_int_equal(found.largest, 0);
+	dataset_close(&d);
+	FILE *f = fopen(path, "r+b");
+	assert_non_null(f);
+	assert_int_equal(fseek(f, BYTES - 2, SEEK_SET), 0);
+	assert_int_equal(fwrite(wrong, 1, 2, f), 2);
+	assert_int_equal(fclose(f), 0);
+	open_set(&d, "tokens16", DATA_TRAIN, 50000);
+	assert_int_equal(dataset_check_tokens(&d, &found, &e), ERR_FORMAT);
+	snprintf(path, sizeof path,
+	        "c.bin: token %d (counted from 0), at byte %d, is 65535: the vocabulary has 50000",
+	        BYTES / 2 - 1, BYTES - 2);
+	assert_string_equal(e.msg, path);
+	dataset_close(&d);
+	open_set(&d, "tokens16", DATA_TRAIN, 65536);
+	assert_int_equal(dataset_check_tokens(&d, &found, &e), 0);
+	assert_int_equal(found.largest, 65535);
+	dataset_close(&d);
 	clear_folder();
 }
 
@@ -339,6 +434,8 @@ int main(void)
 	        cmocka_unit_test(files_without_a_header),
 	        cmocka_unit_test(text_as_bytes),
 	        cmocka_unit_test(damaged_files),
+	        cmocka_unit_test(shards_by_a_pattern),
+	        cmocka_unit_test(large_files_are_checked_when_asked),
 	        cmocka_unit_test(a_file_that_breaks_in_training),
 	        cmocka_unit_test(an_epoch_moves_its_windows),
 	        cmocka_unit_test(validation_is_apart),
