@@ -30,6 +30,7 @@ libagent_a_SOURCES = \
 	agent/cli/cmd_agent.c \
 	agent/cli/cmd_certify.c \
 	agent/cli/cmd_config.c \
+	agent/cli/cmd_data.c \
 	agent/cli/cmd_eval.c \
 	agent/cli/cmd_sample.c \
 	agent/cli/cmd_export.c \

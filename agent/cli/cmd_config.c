@@ -137,7 +137,9 @@ static int check_file(struct config *c, const struct cli_args *a, int argc, char
 {
 	struct config_problems p;
 	bool sound = cli_collect(c, a, CMD_CONFIG, argc, argv, &p) == 0;
-	bool there = c->data.path[0] ? readable(&p, "data.path", c->data.path) : all_files(&p, c);
+	bool there = !c->data.path[0]               ? all_files(&p, c)
+	             : data_is_pattern(c->data.path) ? true
+	                                             : readable(&p, "data.path", c->data.path);
 	there = readable(&p, "run.init_from", c->run.init_from) && there;
 	int status = !sound ? EXIT_CONFIG : !there ? EXIT_DATA : check_model(c, &p);
 	cli_tell(&p);

@@ -31,6 +31,9 @@ COMMAND(EXPORT, export, "CHECKPOINT OUT.safetensors", 2, 2, 0,
 COMMAND(INSPECT, inspect, "FILE", 1, 1, 0,
 	"show the contents of a checkpoint, weights or data file",
 	{"--json", NULL, "print the result as JSON", 0})
+COMMAND(DATA, data, "check", 1, 1, TAKEN_BY_EVAL,
+	"read all of the data, and tell what is there or damaged: data check --data PATH",
+	{"--json", NULL, "print the result as JSON", 0})
 COMMAND(CONFIG, config, "init|check|show [FILE]", 1, 2, TAKEN_BY_CONFIG,
 	"write an example config, check one, or show the settings in force",
 	{"--out", "FILE", "file that init writes, instead of stdout", 0},

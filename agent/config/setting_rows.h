@@ -44,7 +44,7 @@ CHOICE(data, format, data_format_names, "data.format", "--data-format", "DUNLIN_
 	.help = "what data.path has; auto goes by its files, never to tokens16 or tokens32")
 TEXT(data, path, LIMIT_PATH, "PATH", "data.path", "--data", "DUNLIN_DATA",
 	FOR_EVAL, SHARED, .dflt = "", .also = "folder dir root",
-	.help = "folder of the data, or a file of tokens or text; empty: the four files below")
+	.help = "folder of the data; of tokens also a file, or '*.bin'; empty: the files below")
 TEXT(data, train_images, LIMIT_PATH, "FILE", "data.train_images", "--train-images",
 	"DUNLIN_TRAIN_IMAGES",
 	FOR_TRAIN, .min = 1, SHARED, .dflt = FASHION "train-images-idx3-ubyte.gz",

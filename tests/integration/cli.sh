@@ -56,7 +56,7 @@ run --version
 expect "version" 0 '' '^dunlin [0-9]'
 run trian
 expect "unknown subcommand" 2 'unknown subcommand "trian"; did you mean "train"?' ''
-for sub in train eval export inspect config keygen certify revoke agent status peers leave; do
+for sub in train eval export inspect data config keygen certify revoke agent status peers leave; do
 	run "$sub" --help
 	expect "$sub --help" 0 '' "^Usage: dunlin $sub"
 done
@@ -346,6 +346,22 @@ status=$?
 expect "an agent that cannot greet" 1 'write to stdout'
 grep -qx '[0-9]*' state/dunlin/closed/.lock
 verdict "writes nothing into other files instead" $?
+
+mkdir shards
+head -c 1000 /dev/zero | tr '\0' a >shards/a.txt
+cp shards/a.txt shards/b.txt
+run data check --data 'shards/*.txt'
+expect "data check" 0 '' '^train: 2 files, 1800 tokens of .* 256, the largest is 97; 12 samples'
+grep -q '^test: none' out
+verdict "without a test set" $?
+run data check --data shards --data-format bytes --context 10 --json
+expect "data check --json" 0 '' '^{"train":{.*"tokens":1800,.*},"test":{"samples":18,.*}}$'
+run data check --data shards/a.txt --data-format tokens16 --classes 20000
+expect "the first damage" 4 'a.txt: token 0 (counted from 0), at byte 0, is 24929: the voc' ''
+run data check --data 'shards/*.bin'
+expect "a pattern of nothing" 4 'shards/\*.bin: no file has a name like this' ''
+run data look
+expect "an action that is none" 2 'unknown action "look": needs check' ''
 
 # The completion, asked as bash would.
 complete_at()
