@@ -59,7 +59,9 @@ libmodel_a_SOURCES = \
 	model/graph/plan.c \
 	model/graph/plan.h \
 	model/io/safetensors.c \
+	model/io/half.h \
 	model/io/safetensors.h \
+	model/io/safetensors_index.c \
 	model/io/safetensors_scan.c \
 	model/io/safetensors_write.c \
 	model/plain/dense.c \

@@ -5,6 +5,7 @@
 #include "agent/cli/inspect.h"
 
 #include "agent/train/checkpoint.h"
+#include "model/io/half.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -18,18 +19,6 @@ struct summary {
 	uint64_t count, nonfinite;
 };
 
-static double half_value(uint16_t h)
-{
-	const int exponent = (h >> 10) & 31, fraction = h & 1023;
-	const double sign = h & 0x8000 ? -1 : 1;
-
-	if (exponent == 31)
-		return fraction != 0 ? (double)NAN : sign * (double)INFINITY;
-	if (exponent == 0)
-		return sign * ldexp(fraction, -24);
-	return sign * ldexp(1024 + fraction, exponent - 25);
-}
-
 /* Element i as a number; memory of the file need not be aligned. */
 static double element(const struct st_tensor *t, uint64_t i)
 {
@@ -38,7 +27,6 @@ static double element(const struct st_tensor *t, uint64_t i)
 		float f32;
 		double f64;
 		uint16_t u16;
-		uint32_t u32;
 		int64_t i64;
 		int32_t i32;
 		int16_t i16;
@@ -53,10 +41,9 @@ static double element(const struct st_tensor *t, uint64_t i)
 	case ST_F64:
 		return u.f64;
 	case ST_F16:
-		return half_value(u.u16);
+		return (double)half_to_float(u.u16);
 	case ST_BF16:
-		u.u32 = (uint32_t)u.u16 << 16;
-		return (double)u.f32;
+		return (double)bf16_to_float(u.u16);
 	case ST_I64:
 		return (double)u.i64;
 	case ST_I32:

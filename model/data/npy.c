@@ -16,6 +16,7 @@
 #include "model/data/npy.h"
 
 #include "model/data/source.h"
+#include "model/io/half.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -208,15 +209,6 @@ out:
 
 /* ---- elements */
 
-static float half(uint16_t h)
-{
-	int exponent = h >> 10 & 31;
-	float m = (float)(h & 1023), sign = h >> 15 ? -1.0f : 1.0f;
-	if (exponent == 31)
-		return m != 0 ? NAN : sign * INFINITY;
-	return sign * (exponent ? ldexpf(m + 1024, exponent - 25) : ldexpf(m, -24));
-}
-
 static uint64_t little(const uint8_t *p, size_t n)
 {
 	uint64_t v = 0;
@@ -237,7 +229,7 @@ static double element(const struct npy *x, const uint8_t *data, size_t i)
 	case NPY_I8:
 		return (double)(int64_t)v;
 	case NPY_F2:
-		return half((uint16_t)v);
+		return half_to_float((uint16_t)v);
 	case NPY_F4:
 		memcpy(&f, &bits, sizeof f);
 		return f;

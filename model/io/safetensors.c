@@ -5,7 +5,7 @@
  * we use it, reading the lost pages would kill the process, and all weights are needed anyway.
  * The memory taken is the file's own size; no length inside the file is used to allocate.
  *
- * The happy path is: length, st__scan_header, cJSON, each tensor by itself, then all together:
+ * The happy path is: length, st__scan, cJSON, each tensor by itself, then all together:
  * sorted by offset they must tile the data. Everything that can be wrong with bytes is a plain
  * error that names the tensor.
  *
@@ -49,8 +49,7 @@ size_t st_dtype_bytes(enum st_dtype t)
 	return dtypes[t].bytes;
 }
 
-/* Names are printed to terminals: no control characters (C0, DEL, and C1 in UTF-8). */
-static bool printable(const char *s)
+bool st__printable(const char *s)
 {
 	for (const uint8_t *p = (const uint8_t *)s; *p; p++)
 		if (*p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0))
@@ -60,7 +59,7 @@ static bool printable(const char *s)
 
 static const char *shown(const char *s)
 {
-	return printable(s) ? s : "(unprintable)";
+	return st__printable(s) ? s : "(unprintable)";
 }
 
 /* cJSON keeps numbers as doubles: below 2^53 they are exact. */
@@ -156,7 +155,7 @@ static int read_meta(struct st_file *f, const cJSON *v, struct err *e)
 		return err_set(e, ERR_NOMEM, "no memory for the metadata");
 	cJSON_ArrayForEach(m, v)
 	{
-		if (!cJSON_IsString(m) || !printable(m->string))
+		if (!cJSON_IsString(m) || !st__printable(m->string))
 			return err_set(e, ERR_FORMAT,
 			        "metadata \"%.60s\" is no plain name and string", shown(m->string));
 		f->meta[f->n_meta++] = (struct st_meta){m->string, m->valuestring};
@@ -223,7 +222,7 @@ static int read_members(struct st_file *f, const uint8_t *base, size_t data_len,
 		}
 		struct st_tensor *t = &f->tensors[f->n_tensors++];
 		t->name = m->string;
-		rc = printable(t->name) ? read_tensor(t, m, base, data_len, e)
+		rc = st__printable(t->name) ? read_tensor(t, m, base, data_len, e)
 		                        : err_set(e, ERR_FORMAT, "control characters in its name");
 		if (rc)
 			return err_prefix(e, "tensor %.80s", shown(t->name)), rc;
@@ -254,19 +253,24 @@ static int header_length(const uint8_t *p, uint64_t len, size_t *out, struct err
 	return 0;
 }
 
-static int read_json(struct st_file *f, const uint8_t *header, size_t n, struct err *e)
+int st__read_json(void **json, const uint8_t *p, size_t n, const char *what, struct err *e)
 {
-	int rc = st__scan_header(header, n, e);
+	int rc = st__scan(p, n, what, e);
 	if (rc)
 		return rc;
 	/* A copy with zeros behind it: some versions of cJSON look a byte beyond a given length. */
 	char *text = calloc(1, n + 8);
 	if (!text)
-		return err_set(e, ERR_NOMEM, "no memory for a header of %zu bytes", n);
-	memcpy(text, header, n);
-	f->json = cJSON_ParseWithLengthOpts(text, n + 1, NULL, true);
+		return err_set(e, ERR_NOMEM, "no memory for %s of %zu bytes", what, n);
+	memcpy(text, p, n);
+	*json = cJSON_ParseWithLengthOpts(text, n + 1, NULL, true);
 	free(text);
-	return f->json ? 0 : err_set(e, ERR_FORMAT, "the header is not valid JSON");
+	return *json ? 0 : err_set(e, ERR_FORMAT, "%s is not valid JSON", what);
+}
+
+static int read_json(struct st_file *f, const uint8_t *header, size_t n, struct err *e)
+{
+	return st__read_json(&f->json, header, n, "the header", e);
 }
 
 int st_parse(struct st_file *f, const void *bytes, size_t len, struct err *e)
@@ -367,8 +371,25 @@ int st_open_meta(struct st_file *f, const char *path, struct err *e)
 	return open_file(f, path, false, e);
 }
 
+void *st_keep(struct st_file *f, size_t bytes)
+{
+	struct st_kept *k = malloc(sizeof *k + bytes);
+	if (!k)
+		return NULL;
+	k->next = f->kept;
+	f->kept = k;
+	return k + 1;
+}
+
 void st_close(struct st_file *f)
 {
+	for (struct st_kept *k = f->kept, *next; k; k = next) {
+		next = k->next;
+		free(k);
+	}
+	for (int i = 0; i < f->n_parts; i++)
+		st_close(&f->parts[i]);
+	free(f->parts);
 	cJSON_Delete(f->json);
 	free(f->meta);
 	free(f->tensors);

@@ -15,6 +15,7 @@
 #include "agent/base/err.h"
 #include "agent/base/limits.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,10 +42,24 @@ struct st_file {
 	int n_meta;
 	void *map; /* owned: the file's bytes */
 	void *json; /* owned: names and metadata live in it */
+	struct st_kept *kept;  /* owned: see st_keep */
+	struct st_file *parts; /* owned: the files of an index, to which the tensors belong */
+	int n_parts;
+};
+
+/* A piece of memory, which begins behind it. */
+struct st_kept {
+	struct st_kept *next;
+	max_align_t align[];
 };
 
 /* Reads path and checks it whole (not the values). */
 int st_open(struct st_file *f, const char *path, struct err *e) MUST_CHECK;
+
+/* The same over the files that an index names, model.safetensors.index.json of Hugging Face's, in
+ * its folder: {"weight_map": {tensor: file, …}, …}. Files and index must have the same tensors.
+ * There is no metadata. */
+int st_open_index(struct st_file *f, const char *path, struct err *e) MUST_CHECK;
 
 /* The header's metadata alone: no tensors; the data are neither read nor checked. */
 int st_open_meta(struct st_file *f, const char *path, struct err *e) MUST_CHECK;
@@ -58,6 +73,13 @@ void st_close(struct st_file *f);
 const struct st_tensor *st_find(const struct st_file *f, const char *name);
 const char *st_meta(const struct st_file *f, const char *key);
 
+/* F16 and BF16 become F32, in memory of the file's. */
+int st_widen(struct st_file *f, struct err *e) MUST_CHECK;
+
+/* Memory that st_close frees, for tensors and names that are made from the file's; NULL: there is
+ * none. */
+void *st_keep(struct st_file *f, size_t bytes);
+
 /* Writes atomically (file_replace): the metadata, then the tensors in the given order. */
 int st_write(const char *path, const struct st_tensor *tensors, int n_tensors,
         const struct st_meta *meta, int n_meta, struct err *e) MUST_CHECK;
@@ -65,7 +87,26 @@ int st_write(const char *path, const struct st_tensor *tensors, int n_tensors,
 const char *st_dtype_text(enum st_dtype t); /* "F32" */
 size_t st_dtype_bytes(enum st_dtype t);
 
-/* Internal: refuses a header that must not reach the JSON parser. */
-int st__scan_header(const uint8_t *h, size_t len, struct err *e) MUST_CHECK;
+/* Internal: an index in memory. */
+struct st_row {
+	const char *tensor, *file; /* file: in the index's folder */
+};
+struct st_index {
+	struct st_row *rows; /* owned, by tensor */
+	int n_rows;
+	void *json; /* owned */
+};
+int st__parse_index(struct st_index *x, const void *bytes, size_t len, struct err *e) MUST_CHECK;
+void st__close_index(struct st_index *x);
+
+/* Internal: refuses text that must not reach the JSON parser; what is it: "the header". */
+int st__scan(const uint8_t *h, size_t len, const char *what, struct err *e) MUST_CHECK;
+
+/* Internal: scans and parses; *json is a cJSON tree, the caller's. */
+int st__read_json(
+        void **json, const uint8_t *p, size_t n, const char *what, struct err *e) MUST_CHECK;
+
+/* Internal. Names are printed to terminals: no control characters (C0, DEL, and C1 in UTF-8). */
+bool st__printable(const char *s);
 
 #endif

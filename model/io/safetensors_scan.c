@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* One pass over a safetensors header that makes it harmless before cJSON sees it: valid UTF-8, no
- * raw control characters, no NUL by way of \u0000 (cJSON would cut the string there), nesting no
- * deeper than the format's three levels (cJSON recurses), a bounded number of values (each costs
- * cJSON 64 bytes and more), and brackets that close with only spaces after the last. It does not
- * check grammar; that is cJSON's part. */
+/* One pass over the JSON of a safetensors header, or of an index of such files, that makes it
+ * harmless before cJSON sees it: valid UTF-8, no raw control characters, no NUL by way of \u0000
+ * (cJSON would cut the string there), nesting no deeper than the format's three levels (cJSON
+ * recurses), a bounded number of values (each costs cJSON 64 bytes and more), and brackets that
+ * close with only spaces after the last. It does not check grammar; that is cJSON's part. */
 #include "model/io/safetensors.h"
 
 #include <stdbool.h>
@@ -51,18 +51,17 @@ static size_t skip_string(const uint8_t *h, size_t len, size_t i)
 	return i < len ? i + 1 : 0;
 }
 
-int st__scan_header(const uint8_t *h, size_t len, struct err *e)
+int st__scan(const uint8_t *h, size_t len, const char *what, struct err *e)
 {
 	size_t depth = 0, values = 0, i = 0;
 	if (len == 0 || h[0] != '{')
-		return err_set(
-		        e, ERR_FORMAT, "not a safetensors file: the header is no JSON object");
+		return err_set(e, ERR_FORMAT, "%s is no JSON object", what);
 	do {
 		if (h[i] == '"') {
 			i = skip_string(h, len, i);
 			if (!i)
 				return err_set(e, ERR_FORMAT,
-				        "the header has a string that is not plain UTF-8 text");
+				        "%s has a string that is not plain UTF-8 text", what);
 			continue;
 		}
 		if (h[i] == '{' || h[i] == '[')
@@ -72,18 +71,18 @@ int st__scan_header(const uint8_t *h, size_t len, struct err *e)
 		else if (h[i] == ',')
 			values++;
 		else if (h[i] >= 0x7f || (h[i] < 0x20 && !strchr("\t\n\r", h[i])) || !h[i])
-			return err_set(e, ERR_FORMAT, "byte 0x%02x in the header", h[i]);
+			return err_set(e, ERR_FORMAT, "byte 0x%02x in %s", h[i], what);
 		if (depth > HEADER_DEPTH)
 			return err_set(
-			        e, ERR_FORMAT, "the header is nested deeper than the format");
+			        e, ERR_FORMAT, "%s is nested deeper than the format", what);
 		i++;
 	} while (depth && i < len);
 	if (depth)
-		return err_set(e, ERR_FORMAT, "the header ends in the middle");
+		return err_set(e, ERR_FORMAT, "%s ends in the middle", what);
 	for (; i < len; i++)
 		if (h[i] != ' ')
-			return err_set(e, ERR_FORMAT, "the header goes on after its object");
+			return err_set(e, ERR_FORMAT, "%s goes on after its object", what);
 	if (values > (size_t)LIMIT_TENSORS * HEADER_VALUES_PER_TENSOR)
-		return err_set(e, ERR_LIMIT, "the header has too many entries");
+		return err_set(e, ERR_LIMIT, "%s has too many entries", what);
 	return 0;
 }

@@ -3,6 +3,7 @@
  * forbids is refused with a reason. */
 #include "model/io/safetensors.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -301,11 +302,49 @@ static void test_bad_paths(void **state)
 	assert_non_null(strstr(e.msg, "/nonexistent/w"));
 }
 
+/* Every half and bfloat16 there is, against their definitions. */
+static void test_sixteen_bits(void **state)
+{
+	(void)state;
+	static uint16_t raw[65536];
+	static const struct st_tensor t[] = {{"half", ST_F16, 2, {256, 256}, sizeof raw, raw},
+	        {"bf16", ST_BF16, 1, {65536}, sizeof raw, raw}};
+	struct st_file f;
+	struct err e;
+	for (unsigned i = 0; i < 65536; i++)
+		raw[i] = (uint16_t)i;
+	assert_int_equal(st_write(path, t, 2, NULL, 0, &e), 0);
+	assert_int_equal(st_open(&f, path, &e), 0);
+	assert_int_equal(st_widen(&f, &e), 0);
+	for (int k = 0; k < 2; k++) {
+		const struct st_tensor *w = st_find(&f, t[k].name);
+		const int bits = k ? 7 : 10, bias = k ? 127 : 15, top = 2 * bias + 1;
+		assert_true(w->dtype == ST_F32 && w->bytes == 65536 * 4 && w->rank == t[k].rank);
+		for (unsigned i = 0; i < 65536; i++) {
+			const int exponent = (int)(i & 0x7fff) >> bits;
+			const double m = (double)(i & ((1u << bits) - 1)), one = ldexp(1, bits);
+			double want = exponent ? ldexp(one + m, exponent - bias - bits)
+			                       : ldexp(m, 1 - bias - bits);
+			float got;
+			memcpy(&got, (const char *)w->data + 4 * i, 4);
+			if (exponent == top && m > 0) {
+				assert_true(isnan(got));
+				continue;
+			}
+			want = exponent == top ? (double)INFINITY : want;
+			assert_true((double)got == (i >> 15 ? -want : want) &&
+			            (signbit(got) != 0) == (i >> 15));
+		}
+	}
+	st_close(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(test_round_trip),
 	        cmocka_unit_test(test_alignment),
+	        cmocka_unit_test(test_sixteen_bits),
 	        cmocka_unit_test(test_truncated_anywhere),
 	        cmocka_unit_test(test_accepts),
 	        cmocka_unit_test(test_tiling),
