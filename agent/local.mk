@@ -56,6 +56,8 @@ libagent_a_SOURCES = \
 	agent/config/config_model.c \
 	agent/config/config_model.h \
 	agent/config/config_print.c \
+	agent/config/gpt2_config.c \
+	agent/config/gpt2_config.h \
 	agent/config/hostport.c \
 	agent/config/hostport.h \
 	agent/config/options.c \
@@ -165,6 +167,8 @@ libagent_a_SOURCES = \
 	agent/train/checkpoint.h \
 	agent/train/core_settings.c \
 	agent/train/core_settings.h \
+	agent/train/gpt2.c \
+	agent/train/gpt2.h \
 	agent/train/learner.c \
 	agent/train/learner.h \
 	agent/train/learner_copy.c \

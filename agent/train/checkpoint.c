@@ -413,7 +413,7 @@ int checkpoint_open_weights(struct st_file *f, const char *path, struct err *e)
 	struct checkpoint c;
 	const char *format;
 	bool old = false;
-	int rc = st_open(f, path, e);
+	int rc = weights_open(f, path, e);
 
 	if (rc != 0)
 		return rc;

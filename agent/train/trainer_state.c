@@ -624,6 +624,8 @@ int trainer_init_from(struct trainer *t, const char *path, struct err *e)
 	if (rc != 0)
 		return rc;
 	rc = weights_check(&f, &t->arch, e);
+	if (rc == 0)
+		rc = weights_check_model(&f, &t->arch, e);
 	if (rc != 0) {
 		err_prefix(e, "%s", path);
 		goto out;

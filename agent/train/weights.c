@@ -13,6 +13,7 @@
 #include "agent/train/weights.h"
 
 #include "agent/config/config.h"
+#include "agent/train/gpt2.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -21,6 +22,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define COUNT_MAX (1ull << 53) /* beyond it JSON readers lose digits */
 #define NAMED_MAX 3            /* tensors named per kind of trouble */
@@ -191,6 +194,59 @@ int weights_normalisation(const struct st_file *f, struct normalisation *norm, s
 	return 0;
 }
 
+/* Hugging Face's names of a folder's files. */
+static int choose_file(const char *path, char file[LIMIT_PATH], char config[LIMIT_PATH],
+        bool *index, struct err *e)
+{
+	static const char index_end[] = ".index.json";
+	const char *slash = strrchr(path, '/');
+	const size_t n = strlen(path);
+	struct stat st;
+	int a, b;
+
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+		a = snprintf(file, LIMIT_PATH, "%s/model.safetensors", path);
+		b = snprintf(config, LIMIT_PATH, "%s/config.json", path);
+		*index = a < LIMIT_PATH && access(file, F_OK) != 0;
+		if (*index)
+			a = snprintf(file, LIMIT_PATH, "%s/model.safetensors%s", path, index_end);
+		if (*index && a < LIMIT_PATH && access(file, F_OK) != 0)
+			return err_set(e, ERR_IO,
+			        "%s: neither model.safetensors nor model.safetensors.index.json is "
+			        "in this folder",
+			        path);
+	} else {
+		a = snprintf(file, LIMIT_PATH, "%s", path);
+		b = snprintf(config, LIMIT_PATH, "%.*sconfig.json",
+		        slash != NULL ? (int)(slash + 1 - path) : 0, path);
+		*index = n >= strlen(index_end) &&
+		         strcmp(path + n - strlen(index_end), index_end) == 0;
+	}
+	return a < LIMIT_PATH && b < LIMIT_PATH
+	               ? 0
+	               : err_set(e, ERR_LIMIT, "%.80s: too long a path", path);
+}
+
+int weights_open(struct st_file *f, const char *path, struct err *e)
+{
+	char file[LIMIT_PATH], config[LIMIT_PATH];
+	bool index;
+	int rc = choose_file(path, file, config, &index, e);
+
+	if (rc == 0)
+		rc = index ? st_open_index(f, file, e) : st_open(f, file, e);
+	if (rc != 0)
+		return rc;
+	rc = st_widen(f, e);
+	if (rc == 0 && gpt2_is_theirs(f))
+		rc = gpt2_take(f, config, e);
+	if (rc != 0) {
+		st_close(f);
+		err_prefix(e, "%s", path);
+	}
+	return rc;
+}
+
 static bool is_optimiser(const char *name)
 {
 	return strcmp(name, "optim.m") == 0 || strcmp(name, "optim.v") == 0 ||
@@ -205,12 +261,17 @@ static const struct param_view *find_view(const struct arch *a, const char *name
 	return NULL;
 }
 
+/* Of an embedding's positions the first are enough: a model of shorter samples is the same one. */
 static bool same_shape(const struct param_view *v, const struct st_tensor *t)
 {
+	const size_t n = strlen(v->name), m = strlen(".position");
+	const bool longer = n > m && strcmp(v->name + n - m, ".position") == 0;
+
 	if (t->rank != v->shape.rank)
 		return false;
 	for (int i = 0; i < t->rank; i++)
-		if (t->dim[i] != v->shape.dim[i])
+		if (t->dim[i] != v->shape.dim[i] &&
+		        !(i == 0 && longer && t->dim[i] > v->shape.dim[i]))
 			return false;
 	return true;
 }
@@ -297,6 +358,39 @@ int weights_check(const struct st_file *f, const struct arch *a, struct err *e)
 	if (used == 0)
 		return 0;
 	return err_set(e, value->count > 0 ? ERR_NONFINITE : ERR_MISMATCH, "tensors: %s", text);
+}
+
+/* What two layers of one name would compute differently with the same weights. */
+static int check_layer(const struct layer *ours, const struct layer *theirs, struct err *e)
+{
+	if (ours->kind == LAYER_ATTENTION && ours->heads != theirs->heads)
+		return err_set(e, ERR_MISMATCH,
+		        "layer %.80s: %" PRId64 " heads, but the model here has %" PRId64
+		        " (gpt.heads)",
+		        ours->name, theirs->heads, ours->heads);
+	if (ours->kind == LAYER_GELU && ours->tanh != theirs->tanh)
+		return err_set(e, ERR_MISMATCH, "layer %.80s: gelu %s tanh, but the model here %s",
+		        ours->name, theirs->tanh ? "with" : "without",
+		        ours->tanh ? "with it" : "without");
+	return 0;
+}
+
+int weights_check_model(const struct st_file *f, const struct arch *a, struct err *e)
+{
+	struct arch theirs;
+	int rc = weights_arch(f, &theirs, e);
+
+	if (rc != 0)
+		return rc == ERR_NOTFOUND ? 0 : rc;
+	for (int i = 0; i < a->n_nodes && rc == 0; i++)
+		for (int k = 0; k < theirs.n_nodes && rc == 0; k++) {
+			const struct layer *l = &a->nodes[i].layer, *m = &theirs.nodes[k].layer;
+
+			if (l->kind == m->kind && strcmp(l->name, m->name) == 0)
+				rc = check_layer(l, m, e);
+		}
+	arch_close(&theirs);
+	return rc;
 }
 
 void weights_copy(const struct st_file *f, const struct arch *a, float *out)

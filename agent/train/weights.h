@@ -26,6 +26,10 @@ struct weights_info {
 int weights_write(const char *path, const struct arch *a, const struct weights_info *info,
         const float *params, struct err *e) MUST_CHECK;
 
+/* Opens a file of ours or anybody's, or a folder or an index of Hugging Face's, and gives tensors
+ * our types, names and order as far as that is known: 16 bits become F32, see gpt2.h. */
+int weights_open(struct st_file *f, const char *path, struct err *e) MUST_CHECK;
+
 /* The model that the file's metadata describes; ERR_NOTFOUND when it describes none. */
 int weights_arch(const struct st_file *f, struct arch *out, struct err *e) MUST_CHECK;
 
@@ -37,8 +41,12 @@ int weights_normalisation(
 #define WEIGHTS_NUMBERS (25 * LIMIT_NORM_CHANNELS + 1)
 void weights_numbers(const double *x, int n, char out[WEIGHTS_NUMBERS]);
 
-/* Every tensor of the model is there as F32 with its shape, finite, and nothing else is there (but
- * the optimiser's state of a checkpoint). The error names what is wrong, the first few of it. */
+/* Whether the layers that the metadata describe, if any, compute the same as the model's. */
+int weights_check_model(const struct st_file *f, const struct arch *a, struct err *e) MUST_CHECK;
+
+/* Every tensor of the model is there as F32 with its shape (positions may be more), finite, and
+ * nothing else is there (but the optimiser's state of a checkpoint). The error names what is wrong,
+ * the first few of it. */
 int weights_check(const struct st_file *f, const struct arch *a, struct err *e) MUST_CHECK;
 
 /* After weights_check gave 0: fills out, n_total floats. */
