@@ -12,6 +12,7 @@ UNIT_TESTS += \
 	tests/agent/test_control_flock \
 	tests/agent/test_cores \
 	tests/agent/test_gpt \
+	tests/agent/test_gpt2 \
 	tests/agent/test_learner \
 	tests/agent/test_learner_files \
 	tests/agent/test_learner_keep \

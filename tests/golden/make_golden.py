@@ -14,7 +14,7 @@ A file NAME.safetensors holds, for one model (metadata "model": its canonical JS
     RUN.param.PARAMETER                   after its last step
 where a network too large to store whole (metadata "values": "sampled") has for each gradient and
 parameter its norm and 16 values spread over it. schedules.safetensors holds factors on the learning
-rate.
+rate. gpt2/ is described at make_gpt2.
 
 At the kink of a relu, or where two inputs of a maximum tie, rounding alone decides which way a
 gradient goes. So batches are searched for (metadata "seed") that keep away from kinks: all of them
@@ -38,12 +38,18 @@ SETTINGS = ("adamw", "momentum", "nesterov", "weight_decay", "beta1", "beta2", "
 
 # ---- files
 
+class BF16(np.ndarray):
+    """A uint16 array that is the upper half of floats."""
+
+
 def write_safetensors(path, metadata, tensors):
-    names = {np.dtype("float32"): "F32", np.dtype("float64"): "F64", np.dtype("int64"): "I64"}
+    names = {np.dtype("float32"): "F32", np.dtype("float64"): "F64", np.dtype("int64"): "I64",
+             np.dtype("float16"): "F16", np.dtype("bool"): "BOOL"}
     header, data = {"__metadata__": metadata}, b""
     for name, t in tensors.items():
         raw = np.ascontiguousarray(t).tobytes()
-        header[name] = {"dtype": names[t.dtype], "shape": list(t.shape),
+        dtype = "BF16" if isinstance(t, BF16) else names[t.dtype]
+        header[name] = {"dtype": dtype, "shape": list(t.shape),
                         "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
@@ -236,6 +242,84 @@ def make_params(model):
             outputs[layer["name"]] = run_layer(
                 layer, source, {k: v.float() for k, v in p.items()}, False)
     return p
+
+
+# ---- GPT-2 in Hugging Face's layout
+
+GPT2 = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_layer": 2, "n_head": 2,
+        "n_embd": 8, "n_inner": None, "n_positions": 6, "n_ctx": 6, "vocab_size": 11,
+        "activation_function": "gelu_new", "layer_norm_epsilon": 2**-10, "resid_pdrop": 0.1,
+        "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}},
+        "tie_word_embeddings": True}
+
+
+def gpt2_shapes():
+    c = GPT2["n_embd"]
+    shapes = {"wte.weight": (GPT2["vocab_size"], c), "wpe.weight": (GPT2["n_positions"], c)}
+    for i in range(GPT2["n_layer"]):
+        for name, s in (("ln_1.weight", (c,)), ("ln_1.bias", (c,)),
+                        ("attn.c_attn.weight", (c, 3 * c)), ("attn.c_attn.bias", (3 * c,)),
+                        ("attn.c_proj.weight", (c, c)), ("attn.c_proj.bias", (c,)),
+                        ("ln_2.weight", (c,)), ("ln_2.bias", (c,)),
+                        ("mlp.c_fc.weight", (c, 4 * c)), ("mlp.c_fc.bias", (4 * c,)),
+                        ("mlp.c_proj.weight", (4 * c, c)), ("mlp.c_proj.bias", (c,))):
+            shapes[f"h.{i}.{name}"] = s
+    return {**shapes, "ln_f.weight": (c,), "ln_f.bias": (c,)}
+
+
+def gpt2_logits(p, tokens):
+    """As transformers computes them; a Conv1D is x @ weight + bias."""
+    c, eps = GPT2["n_embd"], GPT2["layer_norm_epsilon"]
+
+    def norm(x, name):
+        return F.layer_norm(x, (c,), p[name + ".weight"], p[name + ".bias"], eps)
+
+    def conv1d(x, name):
+        return x @ p[name + ".weight"] + p[name + ".bias"]
+
+    x = p["wte.weight"][torch.tensor(tokens)] + p["wpe.weight"]
+    for i in range(GPT2["n_layer"]):
+        h = f"h.{i}."
+        y = attention(conv1d(norm(x, h + "ln_1"), h + "attn.c_attn"), GPT2["n_head"])
+        x = x + conv1d(y, h + "attn.c_proj")
+        y = F.gelu(conv1d(norm(x, h + "ln_2"), h + "mlp.c_fc"), approximate="tanh")
+        x = x + conv1d(y, h + "mlp.c_proj")
+    return norm(x, "ln_f") @ p["wte.weight"].T
+
+
+def make_gpt2(folder):
+    """gpt2/ is such a model in two files, of all three kinds of floats, with the masks that older
+    versions wrote; gpt2.safetensors has its logits for tokens of `bits`."""
+    os.makedirs(os.path.join(folder, "gpt2"), exist_ok=True)
+    files, p, where = [{}, {}], {}, {}
+    for stream, (name, shape) in enumerate(gpt2_shapes().items()):
+        values = uniform(int(np.prod(shape)), 7000 + stream, 1).reshape(shape)
+        if name.startswith("h.0.ln") or name == "wpe.weight":
+            stored_as = values.astype(np.float16)
+            values = stored_as.astype(np.float32)
+        elif name.startswith("h.1."):
+            stored_as = (values.view(np.uint32) >> 16).astype(np.uint16).view(BF16)
+            values = (stored_as.astype(np.uint32) << 16).view(np.float32)
+        else:
+            stored_as = values
+        p[name] = torch.tensor(np.array(values), dtype=torch.float64)
+        files[not name.startswith(("w", "h.0"))]["transformer." + name] = stored_as
+    t = GPT2["n_positions"]
+    for i in range(GPT2["n_layer"]):
+        files[i][f"transformer.h.{i}.attn.bias"] = np.tril(np.ones((1, 1, t, t), dtype=bool))
+        files[i][f"transformer.h.{i}.attn.masked_bias"] = np.array(-1e4, dtype=np.float32)
+    for i, tensors in enumerate(files):
+        name = f"model-{i + 1:05}-of-{len(files):05}.safetensors"
+        write_safetensors(os.path.join(folder, "gpt2", name), {"format": "pt"}, tensors)
+        where.update(dict.fromkeys(tensors, name))
+    for name, content in (("config.json", GPT2), ("model.safetensors.index.json", {
+            "metadata": {"total_size": sum(x.nbytes for f in files for x in f.values())},
+            "weight_map": where})):
+        with open(os.path.join(folder, "gpt2", name), "w", encoding="ascii") as f:
+            f.write(json.dumps(content, indent=2, sort_keys=True) + "\n")
+    tokens = (bits(t, 7999) % GPT2["vocab_size"]).astype(np.int64)[None]
+    write_safetensors(os.path.join(folder, "gpt2.safetensors"), {"torch": torch.__version__},
+                      {"tokens": tokens, "logits": stored(gpt2_logits(p, tokens), False)})
 
 
 # ---- runs
@@ -431,6 +515,7 @@ def main():
         [28, 28, 1], 10, conv(32, pad=1), "relu", conv(32, pad=1), "relu", "max_pool",
         conv(64, pad=1), "relu", "max_pool", "flatten", dense(128), "relu", dense(10)), large, True)
     make_schedules(folder)
+    make_gpt2(folder)
 
 
 if __name__ == "__main__":
