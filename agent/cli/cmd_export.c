@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* dunlin export CHECKPOINT OUT.safetensors: the weights alone, under PyTorch's names and shapes,
- * with the model and the normalisation of its input in the metadata. The output is checked and
- * written whole or not at all; the checkpoint itself is never written over. */
+/* dunlin export CHECKPOINT OUT: the weights alone, under PyTorch's names and shapes, with the model
+ * and the normalisation of its input in the metadata; or, with --layout huggingface, a folder that
+ * transformers loads a GPT-2 from. A file is checked and written whole or not at all; the
+ * checkpoint itself is never written over. */
 #include "agent/base/log.h"
 #include "agent/cli/cli.h"
 #include "agent/cli/commands.h"
 #include "agent/train/checkpoint.h"
+#include "agent/train/gpt2.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 static bool same_file(const char *a, const char *b)
@@ -42,7 +45,18 @@ static int read_weights(const struct st_file *f, struct arch *a, struct weights_
 	return 0;
 }
 
-static int export_weights(const char *from, const char *to)
+/* The file that would be written over: of a folder the weights in it. */
+static bool is_source(const char *from, const char *to, bool folder)
+{
+	char weights[LIMIT_PATH];
+
+	if (!folder || same_file(from, to))
+		return same_file(from, to);
+	snprintf(weights, sizeof weights, "%s/model.safetensors", to);
+	return same_file(from, weights);
+}
+
+static int export_weights(const char *from, const char *to, bool folder)
 {
 	struct weights_info info = {0};
 	struct st_file f = {0};
@@ -51,7 +65,7 @@ static int export_weights(const char *from, const char *to)
 	struct err e;
 	int rc, status = EXIT_MODEL;
 
-	if (same_file(from, to))
+	if (is_source(from, to, folder))
 		return cli_usage_error(CMD_EXPORT,
 		        "%s is the checkpoint itself: name another file for the weights", to);
 	rc = checkpoint_open_weights(&f, from, &e);
@@ -62,7 +76,8 @@ static int export_weights(const char *from, const char *to)
 	}
 	if (rc == 0) {
 		status = EXIT_FAILED;
-		rc = weights_write(to, &a, &info, params, &e);
+		rc = folder ? gpt2_write(to, &a, params, &e)
+		            : weights_write(to, &a, &info, params, &e);
 	}
 	if (rc == 0) {
 		status = EXIT_OK;
@@ -70,7 +85,9 @@ static int export_weights(const char *from, const char *to)
 		        a.n_total, info.step);
 	} else {
 		log_error("%s", e.msg);
-		if (rc != ERR_NONFINITE)
+		if (rc == ERR_UNSUPPORTED)
+			status = EXIT_MODEL;
+		else if (rc != ERR_NONFINITE)
 			status = exit_code(rc, status);
 	}
 	free(params);
@@ -87,7 +104,14 @@ int cmd_export(int argc, char **argv)
 
 	if (!cli_begin(&c, &args, CMD_EXPORT, argc, argv, &status))
 		return status;
-	status = export_weights(args.file[0], args.file[1]);
+	const char *layout = cli_own(&args, CMD_EXPORT, "--layout");
+	const bool folder = layout != NULL && strcmp(layout, "huggingface") == 0;
+
+	if (layout != NULL && !folder && strcmp(layout, "dunlin") != 0)
+		status = cli_usage_error(CMD_EXPORT,
+		        "--layout must be dunlin or huggingface, not \"%.40s\"", layout);
+	else
+		status = export_weights(args.file[0], args.file[1], folder);
 	config_close(&c);
 	return status;
 }

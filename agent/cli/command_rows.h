@@ -16,18 +16,19 @@
 /* clang-format off */
 COMMAND(TRAIN, train, "", 0, 0, TAKEN_BY_TRAIN,
 	"train a model on this machine", {0})
-COMMAND(EVAL, eval, "FILE.safetensors", 1, 1, TAKEN_BY_EVAL,
+COMMAND(EVAL, eval, "WEIGHTS", 1, 1, TAKEN_BY_EVAL,
 	"measure a checkpoint or exported weights on the test set",
 	{"--json", NULL, "print the result as JSON", 0})
-COMMAND(SAMPLE, sample, "FILE.safetensors", 1, 1, TAKEN_BY_EVAL,
+COMMAND(SAMPLE, sample, "WEIGHTS", 1, 1, TAKEN_BY_EVAL,
 	"write text with a gpt",
 	{"--prompt", "TEXT", "what to go on from: text, or ids where tokens are not bytes", 0},
 	{"--tokens", "N", "how many to write; default 256", 1 << 30},
 	{"--temperature", "X", "below 1: likelier tokens; 0: always the likeliest; default 1", 0},
 	{"--top-k", "N", "draw from the N likeliest tokens alone", LIMIT_CLASSES},
 	{"--random-seed", "N", "seed of what is drawn; default 1", 1 << 30})
-COMMAND(EXPORT, export, "CHECKPOINT OUT.safetensors", 2, 2, 0,
-	"write the weights of a checkpoint for other programs", {0})
+COMMAND(EXPORT, export, "CHECKPOINT OUT", 2, 2, 0,
+	"write the weights of a checkpoint for other programs",
+	{"--layout", "NAME", "dunlin: a .safetensors file; huggingface: the folder of a GPT-2", 0})
 COMMAND(INSPECT, inspect, "FILE", 1, 1, 0,
 	"show the contents of a checkpoint, weights or data file",
 	{"--json", NULL, "print the result as JSON", 0})

@@ -181,9 +181,9 @@ TEXT(run, out, LIMIT_PATH, "DIR", "run.out", "--out", "DUNLIN_OUT",
 TEXT(run, metrics, LIMIT_PATH, "FILE", "run.metrics", "--metrics", "DUNLIN_METRICS",
 	FOR_TRAIN, .dflt = "",
 	.help = "file for the metrics, JSON lines; empty: metrics.jsonl in run.out")
-TEXT(run, init_from, LIMIT_PATH, "FILE", "run.init_from", "--init-from", NULL,
+TEXT(run, init_from, LIMIT_PATH, "PATH", "run.init_from", "--init-from", NULL,
 	FOR_TRAIN, SHARED, .dflt = "", .also = "init pretrained weights",
-	.help = "safetensors file with the initial weights; empty: random, by train.seed")
+	.help = "initial weights: a safetensors file, or the folder of a GPT-2; empty: random")
 BOOL(run, resume, "run.resume", "--resume", NULL,
 	FOR_TRAIN, .dflt = "false", .also = "restart",
 	.help = "continue from the newest intact checkpoint in run.out")

@@ -305,6 +305,27 @@ train --out from --init-from exported.safetensors --lr 1e-30 --epochs 1 >out.log
 is "init-from begins with those weights" \
 	test "$(head -n 1 out.log)" = "$(head -n 1 summary.log)"
 
+# --- a gpt, out to the layout of Hugging Face and in again
+
+for i in $(seq 200); do echo "line $i of a text"; done >text.txt
+small=(--model gpt --gpt-layers 1 --gpt-width 16 --data text.txt --batch 4)
+gpt() { "$dunlin" train "${small[@]}" --gpt-heads 2 --context 16 "$@"; }
+is "a gpt trains" gpt --out gpt --stop-after 3
+"$dunlin" export "$(newest gpt)" gpt.safetensors >/dev/null 2>&1
+is "and is exported" "$dunlin" export --layout huggingface gpt.safetensors theirs
+is "with its config.json" grep -q '"n_positions": 16,' theirs/config.json
+is "as a folder that can be exported back" "$dunlin" export theirs back.safetensors
+"$dunlin" eval --data text.txt gpt.safetensors >ours.log 2>&1
+"$dunlin" eval --data text.txt theirs >theirs.log 2>&1
+is "evaluates the same" cmp ours.log theirs.log
+is "which is a result" grep -q '^test loss [0-9.]*, perplexity' theirs.log
+sampled() { "$dunlin" sample --tokens 20 --random-seed 3 --prompt line "$1" 2>err.log; }
+text=$(sampled back.safetensors)
+is "writes something" test -n "$text"
+is "and the same" test "$text" = "$(sampled theirs)"
+is "begins a run, also of shorter samples" \
+	gpt --out shorter --init-from theirs --context 8 --stop-after 1
+
 # --- wrong files, and the exit codes that tell them apart
 
 code() { # code WANTED WORDS NAME COMMAND...
@@ -362,6 +383,19 @@ code 5 damaged "inspect of a damaged checkpoint" \
 	"$dunlin" inspect damaged/$c175.damaged
 code 5 none "export of a missing file" "$dunlin" export none.safetensors y.safetensors
 code 1 nowhere "export to nowhere" "$dunlin" export exported.safetensors nowhere/y.safetensors
+code 5 "no GPT-2" "export of another model in that layout" \
+	"$dunlin" export --layout huggingface exported.safetensors x
+code 2 "dunlin or huggingface" "export in a layout that is none" \
+	"$dunlin" export --layout torch exported.safetensors x
+code 2 "checkpoint itself" "export over its own source" \
+	"$dunlin" export --layout huggingface theirs theirs
+code 5 "h.0.attn: 2 heads, but the model here has 4" "weights of other heads" \
+	"$dunlin" train "${small[@]}" --gpt-heads 4 --context 16 --out x --init-from theirs
+code 5 "embed.position: 16x16, not 17x16" "weights of too few positions" \
+	"$dunlin" train "${small[@]}" --gpt-heads 2 --context 17 --out x --init-from theirs
+head -c 900 theirs/model.safetensors >cut.safetensors
+mv cut.safetensors theirs/model.safetensors
+code 5 "theirs/model.safetensors: truncated" "a damaged folder" "$dunlin" eval theirs
 is "a refused start leaves no folder" test ! -e x
 
 # --- an agent alone evaluates what train does
