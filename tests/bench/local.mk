@@ -24,9 +24,10 @@ EXTRA_DIST += tests/bench/bench-accuracy tests/bench/bench-attack tests/bench/be
 # A Python that has PyTorch; Debian's, once python3-torch is installed.
 PYTHON = /usr/bin/python3
 ROUNDS = 7
+NETWORKS = mlp cnn resnet20 gpt
 bench-train: tests/bench/train_steps$(EXEEXT)
-	@$(PYTHON) $(srcdir)/tests/bench/bench-train --rounds $(ROUNDS) \
-		tests/bench/train_steps$(EXEEXT)
+	@$(PYTHON) $(srcdir)/tests/bench/bench-train tests/bench/train_steps$(EXEEXT) \
+		--rounds $(ROUNDS) --networks $(NETWORKS)
 
 NET_ROUNDS = 11
 bench-net: tests/bench/net_exchange$(EXEEXT) dunlin$(EXEEXT)

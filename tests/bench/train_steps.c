@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How fast a preset trains on this machine, on one batch that stays in memory, as the PyTorch side
- * of the comparison (torch_steps.py) does it: forward, loss, backward, SGD with momentum.
+ * of the comparison (torch_steps.py) does it: forward, loss, backward, SGD with momentum; AdamW for
+ * the gpt.
  *
  *     train_steps PRESET BATCH THREADS
  *
@@ -42,7 +43,8 @@ struct bench {
 	struct device *device; /* owned, as is all below */
 	struct graph *net;
 	struct optim optim;
-	float *params, *x;
+	float *params;
+	void *x; /* floats, or tokens */
 	int32_t *labels;
 	uint64_t step;
 };
@@ -67,11 +69,15 @@ static double forward_macs(const struct arch *a)
 	double macs = 0;
 	for (int i = 0; i < a->n_nodes; i++) {
 		const struct arch_node *n = &a->nodes[i];
-		if (n->n_param == 0)
-			continue;
+		const enum layer_kind kind = n->layer.kind;
+		const double out = (double)shape_count(&n->shape);
 		/* Each output position uses the whole kernel of its channel once. */
-		const struct param_view *w = &a->views[n->param[0]];
-		macs += (double)w->fan_in * (double)shape_count(&n->shape);
+		if (kind == LAYER_DENSE || kind == LAYER_CONV2D)
+			macs += (double)a->views[n->param[0]].fan_in * out;
+		else if (kind == LAYER_HEAD)
+			macs += (double)a->views[n->param[0]].shape.dim[1] * out;
+		else if (kind == LAYER_ATTENTION) /* half of T², for scores and for values */
+			macs += (double)(n->shape.dim[0] + 1) * out;
 	}
 	return macs;
 }
@@ -141,30 +147,60 @@ static int sgemm(int threads, struct err *e)
 
 /* ---- */
 
+/* The data that each preset is measured on. */
+static const struct data {
+	const char *preset;
+	struct shape input;
+	int64_t classes;
+	enum optim_kind optimizer;
+} sets[] = {
+        {"mlp", {3, {28, 28, 1}}, 10, OPTIM_SGD},
+        {"cnn", {3, {28, 28, 1}}, 10, OPTIM_SGD},
+        {"resnet20", {3, {32, 32, 3}}, 10, OPTIM_SGD},
+        {"gpt", {1, {128}}, 256, OPTIM_ADAMW},
+};
+
+static void fill_batch(struct bench *b, size_t values, size_t labels)
+{
+	struct rng r;
+	rng_seed(&r, 1, 0);
+	for (size_t i = 0; i < values; i++)
+		if (b->arch.tokens)
+			((int32_t *)b->x)[i] = (int32_t)rng_below(&r, (uint32_t)b->arch.classes);
+		else
+			((float *)b->x)[i] = rng_f32(&r);
+	for (size_t i = 0; i < labels; i++)
+		b->labels[i] = (int32_t)rng_below(&r, (uint32_t)b->arch.classes);
+}
+
 static int bench_init(
         struct bench *b, const char *preset, int64_t batch, int threads, struct err *e)
 {
-	const struct shape image = {3, {28, 28, 1}};
-	const size_t pixels = (size_t)batch * 784;
 	struct device_config c = {.threads = threads};
-	struct optim_config sgd = {.kind = OPTIM_SGD, .momentum = 0.9};
-	struct rng r;
+	const struct data *d = sets;
 	int rc;
-	if ((rc = arch_preset(&b->arch, preset, NULL, &image, 10, e)) != 0 ||
+	while (d < sets + sizeof sets / sizeof *sets && strcmp(d->preset, preset) != 0)
+		d++;
+	if (d == sets + sizeof sets / sizeof *sets)
+		return err_set(e, ERR_NOTFOUND, "no data for preset \"%s\"", preset);
+	const struct optim_config o = {.kind = d->optimizer,
+	        .momentum = 0.9,
+	        .beta1 = 0.9,
+	        .beta2 = 0.999,
+	        .eps = 1e-8};
+	if ((rc = arch_preset(&b->arch, preset, NULL, &d->input, d->classes, e)) != 0 ||
 	        (rc = device_open(&b->device, "cpu", &c, NULL, e)) != 0 ||
 	        (rc = graph_new(&b->net, &b->arch, b->device, batch, e)) != 0 ||
-	        (rc = optim_init(&b->optim, &sgd, b->net, e)) != 0)
+	        (rc = optim_init(&b->optim, &o, b->net, e)) != 0)
 		return rc;
+	const size_t values = (size_t)batch * shape_count(&d->input);
+	const size_t labels = (size_t)(batch * b->arch.positions);
 	b->params = malloc(b->arch.n_total * sizeof *b->params);
-	b->x = malloc(pixels * sizeof *b->x);
-	b->labels = malloc((size_t)batch * sizeof *b->labels);
+	b->x = malloc(values * sizeof(float));
+	b->labels = malloc(labels * sizeof *b->labels);
 	if (!b->params || !b->x || !b->labels)
 		return err_set(e, ERR_NOMEM, "no memory");
-	rng_seed(&r, 1, 0);
-	for (size_t i = 0; i < pixels; i++)
-		b->x[i] = rng_f32(&r);
-	for (int64_t i = 0; i < batch; i++)
-		b->labels[i] = (int32_t)rng_below(&r, 10);
+	fill_batch(b, values, labels);
 	arch_init_params(&b->arch, 1, b->params);
 	graph_set_params(b->net, b->params);
 	return 0;
