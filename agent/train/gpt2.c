@@ -61,7 +61,8 @@ static enum fate judge(const char *theirs, const char **ours)
 
 bool gpt2_is_theirs(const struct st_file *f)
 {
-	return st_find(f, "wte.weight") != NULL || st_find(f, PREFIX "wte.weight") != NULL;
+	return st_meta(f, "model") == NULL && (st_find(f, "wte.weight") != NULL ||
+	                                              st_find(f, PREFIX "wte.weight") != NULL);
 }
 
 /* (rows, columns) to (columns, rows); from may be unaligned. */

@@ -17,7 +17,7 @@
 
 #include <stdbool.h>
 
-/* Whether the names are theirs. */
+/* Whether the names are theirs. A file of ours says which model it is, and may have any names. */
 bool gpt2_is_theirs(const struct st_file *f);
 
 /* Gives the tensors of such a file our names and order. What is not there or too much is left to

@@ -202,6 +202,27 @@ static void test_other_models_have_no_such_layout(void **state)
 	free(p);
 }
 
+/* A list of layers may have one that is called like theirs. */
+static void test_our_own_names_stay(void **state)
+{
+	static const float one[2] = {1, 2};
+	const struct st_tensor t[] = {{"wte.weight", ST_F32, 1, {1}, 4, one},
+	        {"h.0.mlp.c_fc.weight", ST_F32, 2, {1, 2}, 8, one}};
+	const struct st_meta ours[] = {{"format", WEIGHTS_FORMAT}, {"model", "{}"}};
+	char path[512];
+	struct st_file f;
+	struct err e;
+
+	for (int n = 0; n <= 2; n += 2) {
+		assert_int_equal(
+		        st_write(in(state, "wte.safetensors", path), t, 2, ours, n, &e), 0);
+		assert_int_equal(checkpoint_open_weights(&f, path, &e), 0);
+		assert_int_equal(st_find(&f, "wte.weight") != NULL, n == 2);
+		assert_int_equal(st_find(&f, "h.0.mlp.c_fc.weight")->dim[0], n == 2 ? 1 : 2);
+		st_close(&f);
+	}
+}
+
 /* ---- damage */
 
 /* A folder in the layout, in one file, whose tensors may be changed. */
@@ -471,6 +492,7 @@ int main(void)
 	        cmocka_unit_test(test_theirs_computes_the_same),
 	        cmocka_unit_test(test_what_goes_out_is_theirs),
 	        cmocka_unit_test(test_other_models_have_no_such_layout),
+	        cmocka_unit_test(test_our_own_names_stay),
 	        cmocka_unit_test(test_damaged_tensors),
 	        cmocka_unit_test(test_what_a_trainer_takes),
 	        cmocka_unit_test(test_damaged_indexes),
