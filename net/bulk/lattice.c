@@ -10,10 +10,12 @@
 
 #define AT_ONCE 16 /* blocks */
 
-/* Under M: a scale of 2m or 2m + 1 is at most √2·2^m, and 7·2^(m − 2) and 127·2^(m − 6) are more
- * than that. */
+/* Under M: a scale of 2m or 2m + 1 is at most √2·2^m, and 7·2^(m − 2) is more than that. With 8
+ * bits there is room for more: 127·2^(m − 4) is at least 5 M, for the next partner may be much
+ * further away than the last one; the rounding is still about a hundredth of the squared distance.
+ */
 #define UNDER_4 2
-#define UNDER_8 6
+#define UNDER_8 4
 
 static const struct lattice_loops *chosen;
 

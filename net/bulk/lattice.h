@@ -59,7 +59,8 @@ static inline size_t lattice_difference(int bits, size_t count)
 	return lattice_blocks(count) * 32 * (size_t)bits;
 }
 
-/* The step of a block, at least M/7 or M/127 where the scale says M. */
+/* The step of a block where the scale says M: between M/6 and M/4 in mod4, which tells differences
+ * up to M; between M/23 and M/16 in mod8, which tells five times as much. */
 float lattice_step(const struct lattice *l, size_t block);
 
 /* What is found in a block that came. */
