@@ -173,11 +173,12 @@ static bool scaled(const struct exchange *x, uint8_t format)
 	return format < 64 && x->config.scaled >> format & 1;
 }
 
-/* Instead of one that needs scales; 64: there is none that both accept. */
-static uint8_t plain_with(const struct exchange *x, const struct manifest *theirs)
+/* Instead of one that needs scales; 64: there is none that both accept. Merge rounds are in the
+ * most exact one: rounding would hide what is left between two, and they would end. */
+static uint8_t plain_with(const struct exchange *x, const struct manifest *theirs, bool final)
 {
 	uint64_t both = x->config.manifest.formats & theirs->formats & ~x->config.scaled;
-	if (both >> x->config.plain & 1)
+	if (!final && both >> x->config.plain & 1)
 		return x->config.plain;
 	uint8_t lowest = 0;
 	while (lowest < 64 && !(both >> lowest & 1))
@@ -194,7 +195,7 @@ uint8_t exchange_agrees(const struct exchange *x, const struct exchange_terms *t
 	        (accepts(x, theirs->format) && theirs->mode == EXCHANGE_PAIR &&
 	                ours->n_scales > 0 && ours->n_scales == theirs->n_scales))
 		return theirs->format;
-	return plain_with(x, &theirs->manifest);
+	return plain_with(x, &theirs->manifest, theirs->final);
 }
 
 static void keep_scales(struct exchange *x, const struct exchange_terms *theirs)
@@ -358,7 +359,7 @@ static void on_accept(struct exchange *x, const struct exchange_event *e)
 	}
 	/* Any other would cost more than was paid for. */
 	bool plainer = scaled(x, c->format) && accepts(x, t->format) &&
-	               t->format == plain_with(x, &t->manifest);
+	               t->format == plain_with(x, &t->manifest, c->final);
 	bool same =
 	        t->format == c->format && t->n_scales == (scaled(x, c->format) ? c->n_scales : 0);
 	if (t->mode != c->mode || (!same && !plainer) || t->final != c->final ||

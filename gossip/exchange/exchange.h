@@ -269,7 +269,7 @@ struct exchange_config {
 	struct peer_id self;
 	struct manifest manifest; /* its formats are those that offers may ask for */
 	uint64_t scaled;          /* formats that need scales: 1 << number of each */
-	uint8_t plain;            /* what is agreed on instead of such a format */
+	uint8_t plain;            /* agreed on instead of such a format; not in merge rounds */
 	uint8_t n_groups;
 	uint64_t seed;      /* random for each process: numbers must not come again */
 	uint32_t offer_ms;  /* until an offer is given up: 3000 */

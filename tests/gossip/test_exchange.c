@@ -400,6 +400,33 @@ static void test_scales_agreed(void **unused)
 	}
 }
 
+/* In a merge round the plain format is the most exact one: bf16 would hide what is left. */
+static void test_merge_rounds_are_not_rounded(void **unused)
+{
+	(void)unused;
+	struct fixture f;
+	struct exchange_terms t = terms(EXCHANGE_PAIR), ours = t;
+	begin_scaled(&f);
+	t.manifest.formats = 7;
+	t.format = 2;
+	t.n_scales = 2;
+	t.final = true;
+	offer_with(&f, t, ours);
+	assert_int_equal(sent(&f, EXCHANGE_ACCEPT)->terms.format, 0);
+	end(&f);
+	for (uint8_t format = 0; format < 2; format++) {
+		struct exchange_message m = word(EXCHANGE_ACCEPT);
+		begin_scaled(&f);
+		start_with(&f, t);
+		m.terms.manifest.formats = 7;
+		m.terms.format = format;
+		m.terms.final = true;
+		hear(&f, m);
+		assert_int_equal(state(&f), format == 0 ? EXCHANGE_PREPARING : EXCHANGE_IDLE);
+		end(&f);
+	}
+}
+
 static void test_refusals(void **unused)
 {
 	(void)unused;
@@ -711,6 +738,7 @@ int main(void)
 	        cmocka_unit_test(test_one_way),
 	        cmocka_unit_test(test_accept_terms),
 	        cmocka_unit_test(test_scales_agreed),
+	        cmocka_unit_test(test_merge_rounds_are_not_rounded),
 	        cmocka_unit_test(test_refusals),
 	        cmocka_unit_test(test_crossing),
 	        cmocka_unit_test(test_connection),
