@@ -405,7 +405,11 @@ void partners_result(struct partners *p, const struct exchange_result *r, uint64
 	}
 	if (r->outcome == OUTCOME_BUSY && r->why == EXCHANGE_UNKNOWN)
 		e->plain = PLAIN_EVER;
-	else if (r->code == ERR_LIMIT && e->plain == PLAIN_NOT)
+	/* Nobody's fault, once: the next one, in plain numbers, is not to wait longer for it. */
+	bool unfit = r->code == ERR_LIMIT && e->plain == PLAIN_NOT;
+	uint32_t strikes = e->strikes;
+	/* A lie is told from parameters that are merely far in plain numbers only. */
+	if (unfit || (r->code == ERR_INVALID && e->plain == PLAIN_NOT))
 		e->plain = PLAIN_ONCE;
 	if (r->outcome == OUTCOME_BUSY) {
 		on_busy(p, e, r->why, now_ms);
@@ -417,6 +421,8 @@ void partners_result(struct partners *p, const struct exchange_result *r, uint64
 		e->free_ms = now_ms + UNLIKE_MS;
 	else
 		stalled(p, e, r->outcome == OUTCOME_TIMEOUT && !r->ours ? r->took_ms : 0, now_ms);
+	if (unfit)
+		e->strikes = strikes;
 	if (r->outcome == OUTCOME_BAD)
 		quarantine(e, badness(r->code), now_ms);
 	if (r->outcome == OUTCOME_TIMEOUT && r->ours && r->deadline_ms < DEADLINE_MS_MAX)

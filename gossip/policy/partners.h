@@ -33,7 +33,7 @@
 /* Whether exchanges are in a format without scales. */
 enum partner_plain {
 	PLAIN_NOT,
-	PLAIN_ONCE, /* the next one: scales have not fitted the distance */
+	PLAIN_ONCE, /* until one comes about: scales have not fitted, or it was doubted */
 	PLAIN_EVER, /* it has refused a format */
 };
 

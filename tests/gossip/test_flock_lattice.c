@@ -260,7 +260,7 @@ static void test_larger_scale_is_used(void **state)
 		assert_int_equal(s->snapshot.scales[i], i % 2 ? -7 : -10);
 }
 
-/* What is not believed teaches nothing. */
+/* What is not believed teaches nothing; and it is looked at in numbers, until it is believed. */
 static void test_doubted_teaches_nothing(void **state)
 {
 	struct came c = near_by();
@@ -271,6 +271,12 @@ static void test_doubted_teaches_nothing(void **state)
 	c.found = 20; /* and where it was before */
 	assert_false(comes(MOD4, &c, false));
 	wait_for_it();
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(offered(MOD4, false)->format, BF16);
+		give_up();
+	}
+	c = near_by();
+	exchange(BF16, &c, false);
 	assert_int_equal(our_scale(), -10);
 }
 

@@ -744,8 +744,19 @@ static void test_plain_formats(void **state)
 	assert_int_equal(find(1)->plain, PLAIN_NOT);
 	partners_result(p, &far, now);
 	assert_int_equal(find(1)->plain, PLAIN_ONCE);
+	assert_int_equal(find(1)->strikes, 0);
+	assert_true(find(1)->free_ms > now);
+	partners_result(p, &far, now);
+	assert_int_equal(find(1)->strikes, 1);
 	exchanged(1, MB, 10, 1);
 	assert_int_equal(find(1)->plain, PLAIN_NOT);
+	far.code = ERR_INVALID;
+	partners_result(p, &far, now);
+	assert_int_equal(find(1)->plain, PLAIN_ONCE);
+	assert_int_equal(find(1)->strikes, 1);
+	exchanged(1, MB, 10, 1);
+	assert_int_equal(find(1)->plain, PLAIN_NOT);
+	far.code = ERR_LIMIT;
 	partners_result(p, &no, now);
 	partners_result(p, &far, now);
 	for (int i = 0; i < 3; i++) {

@@ -32,8 +32,8 @@ get_quarantined() {
 	echo "$said"
 	[[ $said =~ $2 ]]
 }
-epochs=800
-grep -q __asan_init "$dunlin" && epochs=250 # its steps take their time
+epochs=1600
+grep -q __asan_init "$dunlin" && epochs=500 # its steps take their time
 not_finite() {
 	poison pn nan 'sent numbers that are not finite'
 	poison pi inf 'sent numbers that are not finite'
