@@ -44,6 +44,8 @@ libgossip_a_SOURCES = \
 	gossip/policy/batch.h \
 	gossip/policy/clip.c \
 	gossip/policy/clip.h \
+	gossip/policy/format.c \
+	gossip/policy/format.h \
 	gossip/policy/gate.c \
 	gossip/policy/gate.h \
 	gossip/policy/gate_check.c \

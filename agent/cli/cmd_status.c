@@ -103,6 +103,24 @@ static void show_training(const cJSON *t)
 		show_validation(asked_at(t, "validation"));
 }
 
+/* Why parameters travel in that format: see gossip/policy/format.h. */
+static void show_wire(const cJSON *w)
+{
+	static const struct {
+		const char *why, *words;
+	} all[] = {{"stated", "as gossip.wire says"},
+	        {"packs", "gossip.wire is auto, and this agent can pack it"},
+	        {"unpacked", "this agent cannot pack mod8 and mod4: a GPU, or batch norm"},
+	        {"one-way", "gossip.exchange moves one of the two only"},
+	        {"first", "until a first exchange has found the scales"},
+	        {"merge", "a merge round"}};
+	char a[JSON_SHOWN], b[JSON_SHOWN];
+	const char *why = asked_text(w, "why", a);
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		why = strcmp(why, all[i].why) == 0 ? all[i].words : why;
+	printf("wire     %s: %s\n", asked_text(w, "format", b), why);
+}
+
 static void show_gossip(const cJSON *o)
 {
 	const cJSON *g = asked_at(o, "gate"), *d = asked_at(o, "distance");
@@ -126,6 +144,7 @@ static void show_gossip(const cJSON *o)
 	        asked_number(x, "one_sided"), asked_number(x, "clipped"),
 	        asked_bytes(asked_number(x, "bytes_sent"), b),
 	        asked_bytes(asked_number(x, "bytes_received"), c));
+	show_wire(asked_at(x, "wire"));
 	if (asked_has(x, "delay"))
 		printf("delay    %s own steps from snapshot to merge, %s from the decision "
 		       "(medians)\n",

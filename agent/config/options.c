@@ -4,6 +4,7 @@
 
 #include "gossip/exchange/exchange.h"
 #include "gossip/limits.h"
+#include "gossip/policy/format.h"
 #include "gossip/policy/gate.h"
 #include "gossip/policy/guard.h"
 #include "gossip/policy/outer.h"
@@ -21,12 +22,13 @@ static const char *const gates[] = {
         "significance", "selsync-code", "budget", "every", "always", "random", NULL};
 static const char *const guards[] = {"auto", "on", "off", NULL};
 static const char *const exchanges[] = {"pair", "push", "pull", NULL};
-static const char *const wires[] = {"fp32", "bf16", "mod8", "mod4", NULL};
+/* As enum convert_format, after auto. */
+static const char *const wires[] = {"auto", "fp32", "bf16", "mod8", "mod4", NULL};
 static const char *const log_levels[] = {"error", "warn", "info", "debug", NULL};
 static const char *const log_formats[] = {"text", "json", NULL};
 _Static_assert(PARTITION_LABEL == 2 && OPTIM_ADAMW == 1 && SCHEDULE_COSINE == 2 && LOG_DEBUG == 3 &&
                        LOG_JSON == 1 && PROFILE_WAN == 1 && GATE_RANDOM == 5 && GUARD_OFF == 2 &&
-                       EXCHANGE_PULL == 2 && CONVERT_MOD4 == 3,
+                       EXCHANGE_PULL == 2 && CONVERT_MOD4 == 3 && FORMAT_AUTO == -1,
         "the lists above follow their enums");
 
 #define SEED_MAX 9007199254740991.0 /* 2^53 − 1: whole in a double, and so in JSON */

@@ -335,8 +335,9 @@ REAL(gossip, beta, 0.001, 1, "gossip.beta", "--beta", NULL,
 	FOR_AGENT, SHARED, .dflt = "0.5", .also = "mixing",
 	.help = "how far to move towards the partner: 0.5 is the mean of both")
 CHOICE(gossip, wire, wires, "gossip.wire", "--wire", NULL,
-	FOR_AGENT, SHARED, .dflt = "bf16", .also = "format dtype compression",
-	.help = "format of parameters on the network; mod8, mod4: 8 and 4 bits, on CPUs, with pair")
+	FOR_AGENT, SHARED, .dflt = "auto", .also = "format dtype compression",
+	.help = "format of parameters on the network; mod8, mod4: 8 and 4 bits, on CPUs without "
+		"batch norm, with pair; auto: mod8, or bf16 where that cannot be")
 REAL(gossip, peer_rate, 0, 1e6, "gossip.peer_rate", "--peer-rate", NULL,
 	FOR_AGENT, .dflt = "0",
 	.help = "exchanges per second that a peer may begin; 0: one for each step, 50 to 1000")

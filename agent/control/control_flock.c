@@ -18,6 +18,11 @@ _Static_assert(
         EXCHANGE_PULL == 2 && EXCHANGE_MODES == 3 && CONVERT_MOD4 == 3 && CONVERT_FORMATS == 4,
         "the lists above follow their enums");
 
+static const char *format_text(uint8_t format)
+{
+	return format < CONVERT_FORMATS ? formats[format] : NULL;
+}
+
 static uint64_t since(uint64_t now_ms, uint64_t then_ms)
 {
 	return now_ms > then_ms ? now_ms - then_ms : 0;
@@ -241,6 +246,10 @@ static void print_exchanges(struct json_out *j, const struct agent_view *f)
 	else
 		json_id(j, "peer", &f->core.exchange_peer);
 	json_text(j, "outer", f->core.outer <= OUTER_QGM ? outers[f->core.outer] : NULL);
+	json_open(j, "wire", '{');
+	json_text(j, "format", format_text(f->core.format));
+	json_text(j, "why", format_why_text((enum format_why)f->core.format_why));
+	json_close(j, '}');
 	json_count(j, "begun", c->begun);
 	json_count(j, "taken", c->taken);
 	json_count(j, "busy_given", c->busy_given);
@@ -268,7 +277,7 @@ static void print_result(
 	json_id(j, "peer", &r->peer);
 	json_bool(j, "ours", r->ours);
 	json_text(j, "mode", r->mode < EXCHANGE_MODES ? modes[r->mode] : NULL);
-	json_text(j, "format", r->format < CONVERT_FORMATS ? formats[r->format] : NULL);
+	json_text(j, "format", format_text(r->format));
 	json_bool(j, "final", r->final);
 	json_text(j, "outcome", exchange_outcome_text(r->outcome));
 	json_text(j, "why", r->why == EXCHANGE_WILLING ? NULL : exchange_why_text(r->why));

@@ -43,6 +43,17 @@ static double floor2_of(enum convert_format format)
 	return format == CONVERT_BF16 ? 2.75e-6 : 0;
 }
 
+/* gossip.wire lists auto, then the formats. */
+static struct format_choice wire_of(const struct flock_config *f, const struct config *c)
+{
+	return format_choose(&(struct format_config){.stated = c->gossip.wire - 1,
+	        .accepted = f->manifest.formats,
+	        .scaled = f->scaled,
+	        .fine = CONVERT_MOD8,
+	        .plain = f->plain,
+	        .mode = f->mode});
+}
+
 void core_settings(struct flock_config *f, const struct config *c)
 {
 	f->optimizer = (uint8_t)c->train.optim.kind;
@@ -53,10 +64,9 @@ void core_settings(struct flock_config *f, const struct config *c)
 	f->scaled = CONVERT_LATTICES;
 	f->plain = CONVERT_BF16;
 	f->merge = CONVERT_MOD8;
-	f->format = (uint8_t)c->gossip.wire;
-	if (!(f->manifest.formats >> f->format & 1) ||
-	        (f->mode != EXCHANGE_PAIR && f->scaled >> f->format & 1))
-		f->format = CONVERT_BF16;
+	const struct format_choice wire = wire_of(f, c);
+	f->format = wire.format;
+	f->format_why = wire.why;
 	f->n_formats = CONVERT_FORMATS;
 	for (int i = 0; i < CONVERT_FORMATS; i++)
 		f->exchange_bytes[i] = convert_bytes((enum convert_format)i, f->manifest.count);

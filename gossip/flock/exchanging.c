@@ -82,22 +82,32 @@ static void tell_scales(const struct flock *f, struct exchange_terms *t, const s
 	memcpy(t->scales, f->x.scales.scale, t->n_scales);
 }
 
-/* What we would offer. */
-static void choose_format(const struct flock *f, struct exchange_terms *t)
+/* What we would offer. scales: the peer is to be told some. */
+static uint8_t format_of(const struct flock *f, bool final, bool scales)
 {
 	bool lattice = flock__scaled(f, f->c.format);
-	t->format = f->c.format;
-	if (t->final)
-		t->format = lattice && !f->finish.fine ? f->c.merge : 0;
-	if (flock__scaled(f, t->format) && t->n_scales == 0)
-		t->format = t->final ? 0 : f->c.plain;
+	uint8_t format = f->c.format;
+	if (final)
+		format = lattice && !f->finish.fine ? f->c.merge : 0;
+	if (flock__scaled(f, format) && !scales)
+		format = final ? 0 : f->c.plain;
+	return format;
 }
 
 uint64_t flock__merge_bytes(const struct flock *f)
 {
-	struct exchange_terms t = {.final = true, .n_scales = f->x.scales.n};
-	choose_format(f, &t);
-	return f->c.exchange_bytes[t.format];
+	return f->c.exchange_bytes[format_of(f, true, f->x.scales.n > 0)];
+}
+
+struct format_choice flock__wire(const struct flock *f)
+{
+	bool final = f->phase == FLOCK_MERGING;
+	struct format_choice w = {format_of(f, final, f->x.scales.n > 0), f->c.format_why};
+	if (final)
+		w.why = FORMAT_MERGE;
+	else if (w.format != f->c.format)
+		w.why = FORMAT_FIRST;
+	return w;
 }
 
 /* ---- how long a step takes */
@@ -152,7 +162,7 @@ void flock__terms(struct flock *f, struct exchange_terms *t, const struct peer_i
 	        .beta = final ? FLOCK_FINAL_BETA : f->c.beta,
 	        .step_ms = (uint32_t)flock__step_ms(f)};
 	tell_scales(f, t, peer);
-	choose_format(f, t);
+	t->format = format_of(f, final, t->n_scales > 0);
 	if (f->divergence.has_own) {
 		t->sketch_length = SKETCH_BUCKETS * 4;
 		sketch_pack(&f->divergence.own, t->sketch);

@@ -29,6 +29,7 @@
 #include "gossip/exchange/manifest.h"
 #include "gossip/membership/gossip.h"
 #include "gossip/policy/clip.h"
+#include "gossip/policy/format.h"
 #include "gossip/policy/gate.h"
 #include "gossip/policy/guard.h"
 #include "gossip/policy/ledger.h"
@@ -78,6 +79,7 @@ struct flock_config {
 	double peer_rate; /* exchanges a second that a peer may begin; 0: one for each own step */
 	double rate_cap; /* samples a second that one peer's count grows by; 0: by what is usual */
 	uint8_t mode, format; /* enum exchange_mode; the number of a wire format */
+	uint8_t format_why;     /* enum format_why: of that format, to be told */
 	uint8_t n_formats;
 	uint64_t scaled; /* formats that send parameters modulo a lattice: 1 << number of each */
 	uint8_t plain;   /* instead of such a format, where it cannot be */
@@ -396,6 +398,7 @@ struct flock_view {
 	bool radius_warm;    /* it rests on enough distances, not on a path or a donor's word */
 	bool guards;         /* the consensus guard is on */
 	struct guard_view guard;
+	uint8_t format, format_why; /* that offers name now; enum format_why */
 	struct flock_counts counts;
 	bool timed; /* the next two are known: medians of the recent ones, in own steps */
 	double delay, delay_decided;          /* see struct exchange_result */

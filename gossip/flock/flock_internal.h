@@ -428,6 +428,7 @@ struct flock_action *flock__snapshot(struct flock *f, enum flock__snapshot use, 
 bool flock__scaled(const struct flock *f, uint8_t format); /* it needs scales */
 /* The wire format's number, or the plain one if that needs scales. */
 uint8_t flock__plain(const struct flock *f);
+struct format_choice flock__wire(const struct flock *f); /* that offers name now */
 void flock__snapshot_taken(struct flock *f, const struct flock_event *e);
 void flock__terms(
         struct flock *f, struct exchange_terms *t, const struct peer_id *peer, bool final);

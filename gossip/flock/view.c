@@ -127,6 +127,9 @@ void flock_view(const struct flock *f, struct flock_view *v)
 	view_delays(f, v);
 	v->guards = f->c.guard;
 	v->guard = guard_view(&f->guard);
+	struct format_choice wire = flock__wire(f);
+	v->format = wire.format;
+	v->format_why = wire.why;
 	v->counts = f->counts;
 	v->recent = f->recent;
 	v->n_recent = f->n_recent;

@@ -79,6 +79,8 @@ static void fill_rest(struct fixture *f)
 	v->consensus = 0.75;
 	v->core.exchange_state = EXCHANGE_MOVING;
 	v->core.exchange_peer = id_of(5);
+	v->core.format = CONVERT_MOD8;
+	v->core.format_why = FORMAT_PACKS;
 	v->core.counts = (struct flock_counts){.begun = 11,
 	        .taken = 12,
 	        .busy_given = 13,
@@ -343,9 +345,12 @@ static void test_every_word(void **state)
 	assert_int_equal(words_of("outcome"), OUTCOMES);
 	assert_int_equal(words_of("why"), EXCHANGE_WHYS - 1);
 	assert_int_equal(words_of("exchange_state"), EXCHANGE_STATES);
+	assert_int_equal(words_of("format_why"), FORMAT_WHYS);
 	for (uint8_t i = 0; i < EXCHANGE_WHYS; i++) {
 		f.flock.core.phase = i < FLOCK_PHASES ? i : FLOCK_LOOKING;
 		f.flock.gate.mode = i < GATE_MODES ? i : 0;
+		f.flock.core.format = i < CONVERT_FORMATS ? i : 0;
+		f.flock.core.format_why = i < FORMAT_WHYS ? i : 0;
 		f.flock.core.exchange_state = i < EXCHANGE_STATES ? i : 0;
 		f.ledger.entry[1].reason = i < REASONS ? i : 0;
 		f.ledger.entry[1].outcome = f.recent[0].outcome = i < OUTCOMES ? i : 0;

@@ -239,6 +239,7 @@ static void an_offer_of_a_lattice_is_answered(void **state)
 	config_defaults(&c);
 	core_settings(&f, &c);
 	assert_int_equal(f.format, CONVERT_BF16);
+	assert_int_equal(f.format_why, FORMAT_UNPACKED);
 	struct exchange_config xc = {.manifest = f.manifest,
 	        .n_groups = f.n_groups,
 	        .scaled = f.scaled,
@@ -262,6 +263,31 @@ static void an_offer_of_a_lattice_is_answered(void **state)
 	free(a);
 }
 
+/* Without a word of the user: 8 bits, where the device can pack and both agents move. */
+static void the_default_format_is_packed(void **state)
+{
+	struct flock_config f = core_config();
+	struct config c;
+	(void)state;
+	config_defaults(&c);
+	f.manifest.formats = (1u << CONVERT_FORMATS) - 1;
+	core_settings(&f, &c);
+	assert_int_equal(f.format, CONVERT_MOD8);
+	assert_int_equal(f.format_why, FORMAT_PACKS);
+	assert_true(f.gate.exchange_bytes == f.exchange_bytes[CONVERT_MOD8]);
+	c.gossip.exchange = EXCHANGE_PUSH;
+	core_settings(&f, &c);
+	assert_int_equal(f.format, CONVERT_BF16);
+	assert_int_equal(f.format_why, FORMAT_ONE_WAY);
+	for (int stated = 0; stated < CONVERT_FORMATS; stated++) {
+		c.gossip.exchange = EXCHANGE_PAIR;
+		c.gossip.wire = stated + 1;
+		core_settings(&f, &c);
+		assert_int_equal(f.format, stated);
+		assert_int_equal(f.format_why, FORMAT_STATED);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,6 +295,7 @@ int main(void)
 	        cmocka_unit_test(a_checkpoint_that_is_not_taken_is_told),
 	        cmocka_unit_test(a_local_model_is_not_called_merged),
 	        cmocka_unit_test(an_offer_of_a_lattice_is_answered),
+	        cmocka_unit_test(the_default_format_is_packed),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -22,6 +22,7 @@ UNIT_TESTS += \
 	tests/gossip/test_flock_status \
 	tests/gossip/test_flock_terms \
 	tests/gossip/test_flock_trial \
+	tests/gossip/test_format \
 	tests/gossip/test_gate \
 	tests/gossip/test_gate_runs \
 	tests/gossip/test_gossip \
@@ -73,6 +74,7 @@ tests_gossip_test_exchange_sim_SOURCES = \
 	tests/sim/exchange_sim.h \
 	tests/gossip/test_exchange_sim.c
 tests_gossip_test_exchange_sim_LDADD = libsimnet.a $(NET_LIBS) $(CMOCKA_LIBS)
+tests_gossip_test_format_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_gate_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_gate_runs_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_guard_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)

@@ -41,6 +41,7 @@ static int open_bed(void **state)
 	c.plain = BF16;
 	c.merge = MOD8;
 	c.format = wire;
+	c.format_why = FORMAT_STATED;
 	c.n_formats = 4;
 	for (int i = 0; i < 4; i++)
 		c.exchange_bytes[i] = 4 * c.manifest.count;
@@ -328,6 +329,33 @@ static void test_scales_are_measured_where_needed(void **state)
 	assert_true(measured_scales);
 }
 
+/* ---- what is told of it */
+
+static void told(int format, enum format_why why)
+{
+	struct flock_view v = bed_view(&b);
+	assert_int_equal(v.format, format);
+	assert_int_equal(v.format_why, why);
+}
+
+static void test_format_is_told(void **state)
+{
+	(void)state;
+	told(BF16, FORMAT_FIRST);
+	usually_near();
+	told(MOD4, FORMAT_STATED);
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_DONE});
+	told(MOD8, FORMAT_MERGE);
+}
+
+static void test_plain_format_is_told(void **state)
+{
+	(void)state;
+	told(BF16, FORMAT_STATED);
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_DONE});
+	told(0, FORMAT_MERGE);
+}
+
 /* ---- the end */
 
 /* Who is near but for what was left out may be anywhere in that. */
@@ -362,6 +390,9 @@ int main(void)
 	        TEST(test_given_up_teaches_nothing),
 	        cmocka_unit_test_setup_teardown(
 	                test_scales_are_measured_where_needed, open_plain, close_bed),
+	        TEST(test_format_is_told),
+	        cmocka_unit_test_setup_teardown(
+	                test_plain_format_is_told, open_plain, close_bed),
 	        TEST(test_left_out_is_not_near),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

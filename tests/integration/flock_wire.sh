@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Real agents whose parameters travel modulo a lattice: mod4 and mod8, one of the agents killed; the
-# first meetings are in bf16; an agent that wants another format is met in its own.
+# Real agents whose parameters travel modulo a lattice: by default, and in mod4 and mod8, where one
+# of the agents is killed; the first meetings are in bf16; an agent that wants another format is met
+# in its own.
 # shellcheck source-path=SCRIPTDIR source=flock_lib.sh
 . "${srcdir:-.}/tests/integration/flock_lib.sh"
 
@@ -36,6 +37,22 @@ lattice() {
 	done
 	check "all models are as good" alike "$w" 20 "${all[@]}"
 }
+# Who says nothing sends 8 bits, and says why.
+default() {
+	settings default 1e6
+	enter default d0
+	check "an agent that says nothing of the format" ready d0 || return
+	enter default d1 --seed "$(seed_of d0)"
+	enter default d2 --exchange push --run one-way
+	check "two more, one of them of a run of its own" ready d1 d2 || return
+	check "they exchange in mod8" has d1 '"format":"mod8","final":false,"outcome":"exchanged"'
+	check "and tell it" await d0 d1 -- exchanges.wire.format=mod8 exchanges.wire.why=packs
+	check "in words, too" in_words d1 'mod8: gossip.wire is auto'
+	check "who pushes sends bf16" await d2 -- exchanges.wire.format=bf16 \
+		exchanges.wire.why=one-way
+}
+in_words() { "$dunlin" status --socket "$dir/$1.sock" | grep -q "^wire  *$2"; }
+
 mod4() { lattice mod4; }
 mod8() { lattice mod8; }
 
@@ -54,5 +71,5 @@ liar() {
 	check "their models are as good" alike liar 50 l0 l1 l2
 }
 
-for s in mod4 mod8 liar; do scenario $s; done
+for s in default mod4 mod8 liar; do scenario $s; done
 finish

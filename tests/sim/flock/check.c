@@ -84,6 +84,8 @@ void check_result(struct fsim *w, int i, const struct exchange_result *r)
 	w->trained_together += together;
 	w->last_exchanged += together && i == w->n - 1;
 	w->lattices += r->outcome == OUTCOME_EXCHANGED && r->format >= FSIM_MOD8;
+	if (r->outcome == OUTCOME_EXCHANGED && r->format >= FSIM_MOD8 && !fsim_packs(w, i))
+		fsim_fail(w, "agent %d exchanges in a format that it cannot pack", i);
 	w->one_sided += r->outcome == OUTCOME_ONE_SIDED;
 	if (r->outcome != OUTCOME_EXCHANGED && r->outcome != OUTCOME_ONE_SIDED) {
 		if (r->moved)

@@ -406,6 +406,7 @@ void bulk_close(struct fsim *w, int i, uint64_t exchange);
 void bulk_transfer(struct fsim *w, int i, const struct flock_action *a);
 void bulk_cancel_use(struct fsim *w, int i, const struct flock_action *a);
 void bulk_ends(struct fsim *w, int i, int conn, uint32_t op);
+bool fsim_packs(const struct fsim *w, int i); /* parameters modulo a lattice */
 float bulk_step(const struct fsim_agent *g, uint8_t format); /* of a lattice */
 void bulk_dead(struct fsim *w, int i);
 
