@@ -77,6 +77,8 @@ void core_settings(struct flock_config *f, const struct config *c)
 	for (int i = 0; i < CONVERT_FORMATS; i++)
 		f->floor2[i] = floor2_of((enum convert_format)i);
 	f->gate = gate_settings(c, f->exchange_bytes[f->format]);
+	if (f->scaled >> f->format & 1)
+		f->gate.first_bytes = f->exchange_bytes[f->plain];
 	f->beta = (float)c->gossip.beta;
 	f->stale = c->gossip.stale;
 	f->fresh = FRESH_STEPS * (uint64_t)(c->train.batch * c->train.accumulate);

@@ -73,10 +73,15 @@ uint8_t flock__plain(const struct flock *f)
 }
 
 /* Scales are told whenever there are some: a partner may ask for a format that needs them. */
-static void tell_scales(const struct flock *f, struct exchange_terms *t, const struct peer_id *peer)
+static bool tells_scales(const struct flock *f, uint8_t mode, const struct peer_id *peer)
 {
 	const struct partner *p = partners_find(f->partners, peer);
-	if (t->mode != EXCHANGE_PAIR || (p && p->plain != PLAIN_NOT))
+	return f->x.scales.n > 0 && mode == EXCHANGE_PAIR && (!p || p->plain == PLAIN_NOT);
+}
+
+static void tell_scales(const struct flock *f, struct exchange_terms *t, const struct peer_id *peer)
+{
+	if (!tells_scales(f, t->mode, peer))
 		return;
 	t->n_scales = f->x.scales.n;
 	memcpy(t->scales, f->x.scales.scale, t->n_scales);
@@ -498,6 +503,15 @@ static bool draw(struct flock *f, bool final, struct peer_id *to, bool *far)
 	return partners_draw(f->partners, f->candidates.id, f->candidates.n, f->now_ms, to);
 }
 
+/* The gate has paid for the usual format: a first meeting in the plain one takes more. A day's
+ * quota is not to be exceeded. */
+static bool pays(const struct flock *f, const struct peer_id *to)
+{
+	uint8_t format = format_of(f, false, tells_scales(f, f->c.mode, to));
+	return format == f->c.format ||
+	       gate_pays(f->gate, f->now_ms, f->c.exchange_bytes[format]);
+}
+
 bool flock__offer_any(struct flock *f, bool final)
 {
 	struct peer_id to;
@@ -505,7 +519,7 @@ bool flock__offer_any(struct flock *f, bool final)
 	if (!flock__idle(f) || !f->divergence.has_own)
 		return false;
 	flock__candidates(f);
-	if (!draw(f, final, &to, &far))
+	if (!draw(f, final, &to, &far) || (!final && !pays(f, &to)))
 		return false;
 	offer(f, &to, final, far);
 	return true;

@@ -57,6 +57,7 @@ struct gate_config {
 	double cap_bytes_per_s; /* hard upload cap, all modes; 0: none */
 	uint64_t silence_samples, silence_ms; /* longest silence; 0: no such bound */
 	uint64_t exchange_bytes;              /* what one exchange uploads */
+	uint64_t first_bytes;                 /* the first one, if it is more */
 	uint64_t step_samples;                /* of the first step */
 	uint64_t seed;
 };

@@ -17,10 +17,11 @@ int gate_check(const struct gate_config *c, struct err *e)
 	assert(c->mode != GATE_SELSYNC || (c->warm >= 1 && c->warm <= GATE_WINDOW_MAX));
 	assert(!budget || c->exchanges_per_s > 0 || c->bytes_per_s > 0 || c->bytes_per_day > 0);
 	assert((!budget && c->cap_bytes_per_s <= 0) || c->exchange_bytes > 0);
-	if (budget && c->bytes_per_day > 0 && c->bytes_per_day < (double)c->exchange_bytes)
+	uint64_t bytes = c->first_bytes > c->exchange_bytes ? c->first_bytes : c->exchange_bytes;
+	if (budget && c->bytes_per_day > 0 && c->bytes_per_day < (double)bytes)
 		return err_set(e, ERR_INVALID,
 		        "gossip.bytes_per_day: %.0f bytes are not enough for one exchange of %.0f",
-		        c->bytes_per_day, (double)c->exchange_bytes);
+		        c->bytes_per_day, (double)bytes);
 	return 0;
 }
 

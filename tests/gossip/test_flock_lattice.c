@@ -25,10 +25,9 @@ struct came {
 
 static uint8_t wire = MOD4; /* ours */
 
-static int open_bed(void **state)
+static struct flock_config lattice_config(void)
 {
 	struct flock_config c = bed_config();
-	(void)state;
 	c.rate_cap = 1e12;
 	c.stale = 10; /* of the run: never */
 	c.lr_peak = 0.1;
@@ -45,6 +44,13 @@ static int open_bed(void **state)
 	c.n_formats = 4;
 	for (int i = 0; i < 4; i++)
 		c.exchange_bytes[i] = 4 * c.manifest.count;
+	return c;
+}
+
+static int open_bed(void **state)
+{
+	struct flock_config c = lattice_config();
+	(void)state;
 	bed_open(&b, &c);
 	bed_train_with(&b, 1);
 	bed_train(&b, 20, 0.1);
@@ -329,6 +335,41 @@ static void test_scales_are_measured_where_needed(void **state)
 	assert_true(measured_scales);
 }
 
+/* ---- a day's quota */
+
+/* Offers of an agent that has met nobody yet, whose quota of 1000 bytes was used up but for so
+ * many: an exchange in mod4 takes 100, in bf16 400. */
+static int offers(uint64_t left)
+{
+	struct flock_config c = lattice_config();
+	int n = 0;
+	c.exchange_bytes[BF16] = c.gate.first_bytes = 400;
+	c.exchange_bytes[MOD4] = c.gate.exchange_bytes = 100;
+	c.gate.mode = GATE_BUDGET;
+	c.gate.bytes_per_day = 1000;
+	c.gate.silence_samples = 320;
+	c.wall_s = 86400 * 100 + 1000;
+	c.quota = (struct gate_quota){.day_start_s = 86400 * 100, .bytes = 1000 - left};
+	bed_open(&b, &c);
+	bed_train_with(&b, 1);
+	for (int i = 0; i < 60; i++) {
+		bed_train(&b, 1, 0.1);
+		n += bed_sent(&b, EXCHANGE_OFFER) != NULL;
+		bed_record(&b, 1, 320, 1);
+		bed_pass(&b, 100);
+	}
+	bed_close(&b);
+	return n;
+}
+
+/* The first meeting is in bf16: it is not begun by what an exchange in mod4 would take. */
+static void test_quota_holds_for_the_first_meeting(void **state)
+{
+	(void)state;
+	assert_true(offers(450) > 0);
+	assert_int_equal(offers(350), 0);
+}
+
 /* ---- what is told of it */
 
 static void told(int format, enum format_why why)
@@ -390,6 +431,7 @@ int main(void)
 	        TEST(test_given_up_teaches_nothing),
 	        cmocka_unit_test_setup_teardown(
 	                test_scales_are_measured_where_needed, open_plain, close_bed),
+	        cmocka_unit_test(test_quota_holds_for_the_first_meeting),
 	        TEST(test_format_is_told),
 	        cmocka_unit_test_setup_teardown(
 	                test_plain_format_is_told, open_plain, close_bed),

@@ -542,6 +542,10 @@ static void a_quota_has_room_for_an_exchange(void **s)
 	c.bytes_per_day = 99e3;
 	assert_int_equal(gate_init(g, &c, 0, &e), ERR_INVALID);
 	assert_non_null(strstr(e.msg, "gossip.bytes_per_day"));
+	c.bytes_per_day = 1e6;
+	c.first_bytes = 2000000;
+	assert_int_equal(gate_check(&c, &e), ERR_INVALID);
+	c.first_bytes = 0;
 	c.mode = GATE_EVERY; /* which has no quota */
 	assert_int_equal(gate_init(g, &c, 0, &e), 0);
 	free(g);
