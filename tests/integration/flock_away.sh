@@ -5,12 +5,23 @@
 # shellcheck source-path=SCRIPTDIR source=flock_lib.sh
 . "${srcdir:-.}/tests/integration/flock_lib.sh"
 
+# A run must last for seconds, in which agents start and find each other, and need not last longer
+# where steps are slow, as they are with sanitizers. So its epochs are as many as take so much time
+# of a CPU; what else runs on the machine does not matter.
+settings t 40
+TIMEFORMAT=%U
+cpu_ms=$({
+	time "$dunlin" train --config "$dir/t.json" --out "$dir/t.run" >"$dir/t.out" 2>&1
+} 2>&1) || exit 99
+cpu_ms=$((10#${cpu_ms//[!0-9]/} + 1))
+epochs() { echo $(($1 * 40 / cpu_ms)); } # MILLISECONDS
+
 # away PREFIX STAY NAME...: agents of a run exchange, and somebody who does not train knows them.
 # The first one stops early and is noticed to be missing; the others go on to the end of the run,
 # and stay for so long.
 away() {
 	local p=$1 name
-	settings "$p" 600 # seconds: one exchange may be doubted, and comes again a second later
+	settings "$p" "$(epochs 3000)" # an exchange may be doubted, and comes again a second later
 	train='' begin "${p}w" --listen 127.0.0.1:0
 	check "a witness" ready "${p}w" || return
 	for name in "${@:3}"; do
@@ -58,7 +69,7 @@ gone() {
 
 # Its partner leaves while they are in touch: what is left is for it to train.
 left() {
-	settings l 400 # a peer looks for 0.7 s before it trains
+	settings l "$(epochs 2000)" # a peer looks for 0.7 s before it trains
 	enter l l0
 	check "an agent" ready l0 || return
 	enter l l1 --seed "$(seed_of l0)"
