@@ -301,8 +301,8 @@ static void state_taken(void)
 	        .optimizer = 3,
 	        .vectors = 2,
 	        .batch = 96,
-	        .noise = 50,
-	        .signal = -0.5};
+	        .noise = 0.5,
+	        .signal = -0.25};
 	bed_step(&b, e);
 }
 
@@ -338,7 +338,7 @@ static void test_gift_tells_what_it_is(void **state)
 	assert_int_equal(m->gift.optimizer, 3);
 	assert_int_equal(m->gift.vectors, 2);
 	assert_int_equal(m->gift.batch, 96);
-	assert_true(m->gift.noise == 50 && m->gift.signal == -0.5f);
+	assert_true(m->gift.noise == 0.5f && m->gift.signal == -0.25f);
 	ask(1, 0, 2 * BED_COUNT); /* it has more than there is */
 	assert_int_equal(bed_sent(&b, EXCHANGE_GIFT)->gift.offset, 0);
 }
@@ -685,6 +685,22 @@ static void test_longest_gives_way(void **state)
 	assert_memory_equal(&bed_did(&b, FLOCK_DO_CANCEL)->peer, &fourth, sizeof fourth);
 }
 
+/* The place is kept for the one for whom it was made, until it has it, and no longer. */
+static void test_place_is_kept_once(void **state)
+{
+	(void)state;
+	uint64_t last = fill_places();
+	bed_pass(&b, 6000);
+	ask(5, 0, 0);
+	assert_non_null(bed_sent(&b, EXCHANGE_BUSY));
+	ask(5, 0, 0);
+	assert_non_null(bed_sent(&b, EXCHANGE_GIFT));
+	unsent(2, last - 2);
+	unsent(3, last - 1);
+	ask(6, 0, 0); /* a stranger: of two places one is for those that we know */
+	assert_non_null(bed_sent(&b, EXCHANGE_GIFT));
+}
+
 /* Where nobody gives way yet, no place is kept for who asked. */
 static void test_nobody_gives_way_at_once(void **state)
 {
@@ -806,6 +822,7 @@ int main(void)
 	        TEST(test_joiner_has_time_from_the_answer_on),
 	        TEST(test_bytes_are_paid),
 	        TEST(test_longest_gives_way),
+	        TEST(test_place_is_kept_once),
 	        TEST(test_nobody_gives_way_at_once),
 	        TEST(test_gift_that_was_not_sent),
 	        TEST(test_results_are_a_ring),

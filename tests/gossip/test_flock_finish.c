@@ -210,6 +210,19 @@ static void test_result_is_written_once(void **state)
 	assert_true(bed_view(&b).finished);
 }
 
+/* Where the last peer leaves nobody is stayed for. */
+static void test_nobody_is_stayed_for(void **state)
+{
+	(void)state;
+	open_with(1, false);
+	done(false);
+	assert_int_not_equal(until(FLOCK_DO_EXPORT, 1, 23000), UINT64_MAX);
+	exported(0);
+	saved(0);
+	bed_word(&b, 1, BED_TOTAL, 1, true);
+	assert_in_range(until(FLOCK_DO_LEAVE, 0, 5000), 0, 400);
+}
+
 /* What failed is tried again after 3 s, and nothing else. */
 static void test_only_what_failed_is_written_again(void **state)
 {
@@ -343,6 +356,7 @@ int main(void)
 	        cmocka_unit_test(test_evaluation_that_fails),
 	        TEST(test_stopped_early),
 	        TEST(test_result_is_written_once),
+	        TEST(test_nobody_is_stayed_for),
 	        TEST(test_only_what_failed_is_written_again),
 	        TEST(test_who_has_nothing_leaves_nothing),
 	        TEST(test_learner_that_fails),

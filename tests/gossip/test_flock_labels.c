@@ -428,6 +428,40 @@ static void test_who_counts(void **state)
 	close_bed();
 }
 
+/* Ids in their order as far as eight bytes tell. */
+static void test_who_counts_of_two_that_are_alike(void **state)
+{
+	struct gossip_message m = {.kind = MESSAGE_SYNC, .n_updates = 1};
+	(void)state;
+	open_with(1, THEIRS, 1, 0);
+	for (uint8_t i = 1; i <= 2; i++) {
+		struct flock_event e = {.kind = FLOCK_EVENT_MEMBERSHIP};
+		struct member_view v;
+		struct peer_id id = bed_id(SYBIL);
+		assert_true(gossip_find(flock_membership(b.core), &id, &v));
+		m.update[0].kind = UPDATE_RECORD;
+		m.update[0].raw.length = 1;
+		m.update[0].record = v.record;
+		memset(&m.update[0].record.id, 0x60, sizeof id);
+		m.update[0].record.id.bytes[7] = i;
+		m.update[0].record.nonce = 1000u + i;
+		e.membership.kind = EVENT_RECEIVED;
+		e.membership.received.from = m.update[0].record.id;
+		e.membership.received.channel = CHANNEL_STREAM;
+		e.membership.received.message = &m;
+		bed_step(&b, e);
+		e = (struct flock_event){.kind = FLOCK_EVENT_MEMBERSHIP};
+		e.membership.kind = EVENT_CERTIFIED;
+		e.membership.certified.id = m.update[0].record.id;
+		e.membership.certified.label = 2000;
+		e.membership.certified.agents = 1;
+		bed_step(&b, e);
+	}
+	bed_pass(&b, 250);
+	assert_int_equal(bed_view(&b).candidates, 1 + 1 + 1);
+	close_bed();
+}
+
 /* Whichever label was known first. */
 static void test_who_counts_of_the_first_label(void **state)
 {
@@ -573,6 +607,7 @@ int main(void)
 	        cmocka_unit_test(test_more_labels_than_are_told_apart),
 	        cmocka_unit_test(test_no_label_yet),
 	        cmocka_unit_test(test_who_counts),
+	        cmocka_unit_test(test_who_counts_of_two_that_are_alike),
 	        cmocka_unit_test(test_who_counts_of_the_first_label),
 	        cmocka_unit_test(test_unknown_ids_wait),
 	        cmocka_unit_test(test_quarantine_keeps_the_place),

@@ -331,6 +331,36 @@ static void test_offer_of_ours(void **state)
 	assert_int_equal(steps_to_offer(60, &to, &number), 40);
 }
 
+/* One that has exchanged, whoever began, has a part in the run: strangers do not end it. */
+static void test_no_newcomer_after_an_exchange(void **state)
+{
+	struct exchange_message m = {.kind = EXCHANGE_BUSY};
+	uint64_t number;
+	int to;
+	(void)state;
+	open_with(5, 1);
+	assert_int_equal(steps_to_offer(10, &to, &number), 5);
+	accept(to, number);
+	bulk(to, number, BULK_CAME);
+	whole(to, number, 0.5);
+	whole(1, theirs(1), 0.5);
+	assert_int_equal(bed_view(&b).counts.begun, 1);
+	assert_int_equal(bed_view(&b).counts.taken, 1);
+	assert_true(bed_view(&b).samples < b.c.fresh);
+	bed_word(&b, 1, 320, 1, true);
+	m.busy.why = EXCHANGE_UNLIKE;
+	b.c.manifest.model++;
+	m.busy.manifest = b.c.manifest;
+	for (int i = 2; i <= 3; i++) {
+		bed_record(&b, i, 320, 1);
+		m.exchange = ++numbers;
+		bed_hear(&b, i, &m);
+	}
+	bed_pass(&b, 500);
+	assert_int_equal(bed_view(&b).unlike, 2);
+	assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING);
+}
+
 /* What could not be sent counts as a lost connection, if it is of the exchange under way. */
 static void test_offer_that_was_not_sent(void **state)
 {
@@ -474,7 +504,7 @@ static void test_one_that_begins_often(void **state)
 }
 
 /* Offers to partners that were chosen because they are far, of 20 with the guard on. */
-static int far_offers(uint8_t mode)
+static int far_offers(uint8_t mode, int peers)
 {
 	struct flock_config c = bed_config();
 	int to, far = 0;
@@ -484,7 +514,7 @@ static int far_offers(uint8_t mode)
 	c.guard = true;
 	c.mode = mode;
 	c.gate.every_samples = 32;
-	n_peers = 4;
+	n_peers = peers;
 	bed_open(&b, &c);
 	bed_train_with(&b, n_peers);
 	for (int k = 0; k < 20; k++) {
@@ -508,9 +538,12 @@ static int far_offers(uint8_t mode)
 static void test_pushes_are_uniform(void **state)
 {
 	(void)state;
-	assert_in_range(far_offers(EXCHANGE_PAIR), 3, 17);
-	assert_in_range(far_offers(EXCHANGE_PULL), 3, 17);
-	assert_int_equal(far_offers(EXCHANGE_PUSH), 0);
+	assert_in_range(far_offers(EXCHANGE_PAIR, 4), 3, 17);
+	assert_in_range(far_offers(EXCHANGE_PULL, 4), 3, 17);
+	assert_int_equal(far_offers(EXCHANGE_PUSH, 4), 0);
+	/* Of three the last one is left out: two are a choice, one is none. */
+	assert_in_range(far_offers(EXCHANGE_PAIR, 3), 3, 17);
+	assert_int_equal(far_offers(EXCHANGE_PAIR, 2), 0);
 }
 
 /* ---- connections */
@@ -830,6 +863,7 @@ static void test_far_partner_is_clipped(void **state)
 	assert_int_equal(bed_view(&b).counts.clipped, 1);
 	const struct flock_say *s = bed_said(&b, SAY_EXCHANGE);
 	assert_non_null(s);
+	assert_int_equal(s->peer.bytes[0] - 0x10, 1);
 	assert_true(fabs((double)s->result->factor - 0.5) < 0.01);
 	assert_true(fabs((double)s->own_factor - 0.5) < 0.01);
 	assert_int_equal(bed_view(&b).quarantined, 0);
@@ -1139,7 +1173,7 @@ static void membership_tells(int peer, uint64_t step, double off)
 }
 
 /* Of 60 offers, how many go to the first of eight peers, which told at that step that it is near,
- * and of which membership knows a far place, of step 9. */
+ * and of which membership knows a far place, of step 10, its last. */
 static int offers_to_one_that_was_far(uint64_t step)
 {
 	struct flock_config c = bed_config();
@@ -1153,7 +1187,7 @@ static int offers_to_one_that_was_far(uint64_t step)
 	bed_open(&b, &c);
 	bed_train_with(&b, n_peers);
 	bed_record(&b, 1, 320, 1);
-	membership_tells(1, 9, 3);
+	membership_tells(1, 10, 3);
 	for (int i = 0; i < 60; i++) {
 		for (int k = 1; k <= n_peers; k++) { /* a round that is refused, but tells */
 			struct exchange_message m = bed_offer(&b, ++numbers);
@@ -1530,6 +1564,7 @@ int main(void)
 	        TEST(test_sooner_with_short_steps),
 	        TEST(test_a_kept_connection_breaks),
 	        TEST(test_offer_of_ours),
+	        TEST(test_no_newcomer_after_an_exchange),
 	        TEST(test_offer_that_was_not_sent),
 	        TEST(test_refused_offer_is_owed),
 	        TEST(test_want_while_engaged_is_owed),

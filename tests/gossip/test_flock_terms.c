@@ -170,6 +170,22 @@ static void test_sketch_of_the_initial_weights(void **state)
 	bed_close(&young);
 }
 
+/* A snapshot that came without one changes nothing of what is told. */
+static void test_snapshot_without_a_sketch(void **state)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_SNAPSHOT};
+	struct exchange_message m = bed_offer(&b, 1);
+	struct sketch told;
+	(void)state;
+	e.snapshot.step = 10;
+	bed_step(&b, e);
+	bed_hear(&b, 1, &m);
+	const struct exchange_message *accept = bed_sent(&b, EXCHANGE_ACCEPT);
+	assert_non_null(accept);
+	assert_true(sketch_unpack(&told, accept->terms.sketch, accept->terms.sketch_length));
+	assert_true(sketch_distance(&told, &b.place) < 1e-6);
+}
+
 /* One that has gone far since its last sketch takes another at once: peers hold what it sends
  * against what it tells. */
 static void test_sketch_keeps_up(void **state)
@@ -223,6 +239,8 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_sketch_is_required, open_bed, close_bed),
 	        cmocka_unit_test(test_sketch_is_required_of_who_accepts),
 	        cmocka_unit_test(test_sketch_of_the_initial_weights),
+	        cmocka_unit_test_setup_teardown(
+	                test_snapshot_without_a_sketch, open_bed, close_bed),
 	        cmocka_unit_test_setup_teardown(test_sketch_keeps_up, open_bed, close_bed),
 	        cmocka_unit_test(test_offer_is_paid_in_its_own_format),
 	};

@@ -268,6 +268,7 @@ static void renewed_it_knows_nothing(void **s)
 	assert_true(!guard_view(&g).known && guard_view(&g).target <= 0);
 	assert_true(guard_says(&g).x2 <= 0);
 	guard_met(&g, &m); /* no target yet */
+	assert_true(guard_view(&g).target <= 0);
 	near(guard_view(&g).interval_samples, interval, 1e-12);
 	told(&g, 3, 0, 0.1, 0);
 	told(&g, 4, 3, 0.1, 0);

@@ -371,7 +371,7 @@ static void test_four_spreads(void **state)
 /* One peer has no spread: half of its length it may be. */
 static void test_one_peer_has_no_spread(void **state)
 {
-	struct sketch peer = {{1}}, near = {{1, 0.49f}}, far = {{1, 0.51f}};
+	struct sketch peer = {{1}}, near = {{1, 0.5f}}, far = {{1, 0.51f}};
 	(void)state;
 	assert_true(sketch_plausible(&near, &peer, 1));
 	assert_false(sketch_plausible(&far, &peer, 1));
