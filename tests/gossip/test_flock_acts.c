@@ -685,6 +685,19 @@ static void test_longest_gives_way(void **state)
 	assert_memory_equal(&bed_did(&b, FLOCK_DO_CANCEL)->peer, &fourth, sizeof fourth);
 }
 
+/* Each place hears its joiner, the last one, too. */
+static void test_all_places_hear(void **state)
+{
+	struct exchange_message m = {.kind = EXCHANGE_OPEN};
+	(void)state;
+	uint64_t last = fill_places();
+	for (int i = 1; i <= 4; i++) {
+		m.exchange = last - 4 + (uint64_t)i;
+		bed_hear(&b, i, &m);
+		assert_int_equal(did(FLOCK_DO_OPEN), 1);
+	}
+}
+
 /* The place is kept for the one for whom it was made, until it has it, and no longer. */
 static void test_place_is_kept_once(void **state)
 {
@@ -822,6 +835,7 @@ int main(void)
 	        TEST(test_joiner_has_time_from_the_answer_on),
 	        TEST(test_bytes_are_paid),
 	        TEST(test_longest_gives_way),
+	        TEST(test_all_places_hear),
 	        TEST(test_place_is_kept_once),
 	        TEST(test_nobody_gives_way_at_once),
 	        TEST(test_gift_that_was_not_sent),

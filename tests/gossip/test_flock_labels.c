@@ -428,13 +428,14 @@ static void test_who_counts(void **state)
 	close_bed();
 }
 
-/* Ids in their order as far as eight bytes tell. */
+/* Ids in their order as far as eight bytes tell, from the first one on. */
 static void test_who_counts_of_two_that_are_alike(void **state)
 {
 	struct gossip_message m = {.kind = MESSAGE_SYNC, .n_updates = 1};
+	struct flock_event offers = {.kind = FLOCK_EVENT_MESSAGE};
 	(void)state;
 	open_with(1, THEIRS, 1, 0);
-	for (uint8_t i = 1; i <= 2; i++) {
+	for (uint8_t i = 1; i <= 3; i++) {
 		struct flock_event e = {.kind = FLOCK_EVENT_MEMBERSHIP};
 		struct member_view v;
 		struct peer_id id = bed_id(SYBIL);
@@ -444,6 +445,10 @@ static void test_who_counts_of_two_that_are_alike(void **state)
 		m.update[0].record = v.record;
 		memset(&m.update[0].record.id, 0x60, sizeof id);
 		m.update[0].record.id.bytes[7] = i;
+		if (i == 3) { /* the highest, though its second byte is the lowest */
+			m.update[0].record.id.bytes[0] = 0x61;
+			m.update[0].record.id.bytes[1] = 0;
+		}
 		m.update[0].record.nonce = 1000u + i;
 		e.membership.kind = EVENT_RECEIVED;
 		e.membership.received.from = m.update[0].record.id;
@@ -459,6 +464,11 @@ static void test_who_counts_of_two_that_are_alike(void **state)
 	}
 	bed_pass(&b, 250);
 	assert_int_equal(bed_view(&b).candidates, 1 + 1 + 1);
+	struct exchange_message offer = bed_offer(&b, 1);
+	offers.message = &offer;
+	offers.peer = m.update[0].record.id;
+	bed_step(&b, offers);
+	assert_null(bed_sent(&b, EXCHANGE_ACCEPT));
 	close_bed();
 }
 
