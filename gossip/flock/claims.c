@@ -57,8 +57,7 @@ static uint32_t place_of(const struct flock *f, const struct peer_id *id)
 	return i;
 }
 
-/* NULL: not known. */
-static struct flock__counted *find(struct flock *f, const struct peer_id *id)
+struct flock__counted *flock__counted(struct flock *f, const struct peer_id *id)
 {
 	struct flock__counted *e = &f->claims.of[place_of(f, id)];
 	return e->used ? e : NULL;
@@ -359,7 +358,7 @@ void flock__count(struct flock *f)
  * yet membership is told, as by a record: news of status may be slow to come. */
 uint64_t flock__may_claim(struct flock *f, const struct peer_id *id, uint64_t samples)
 {
-	struct flock__counted *e = find(f, id);
+	struct flock__counted *e = flock__counted(f, id);
 	if (!e)
 		return samples;
 	uint64_t most = (double)samples < e->allowed ? samples : (uint64_t)e->allowed;

@@ -362,6 +362,15 @@ static void note_delay(const struct flock *f, struct exchange_result *r)
 	r->delay_decided = r->timed ? x->applied_step - decided : 0;
 }
 
+/* By half of the distance or more; else it shows that we may be too slow for that peer. */
+static void carried(struct flock *f, const struct exchange_result *r)
+{
+	if (r->factor >= IN_TOUCH)
+		flock__clock_exchanged(f);
+	else if (r->moved)
+		flock__clock_clipped(f, &r->peer);
+}
+
 static void on_result(struct flock *f, const struct exchange_result *r)
 {
 	bool done = r->outcome == OUTCOME_EXCHANGED;
@@ -388,8 +397,8 @@ static void on_result(struct flock *f, const struct exchange_result *r)
 	*(r->ours ? &f->counts.begun : &f->counts.taken) += 1;
 	f->counts.clipped += r->factor < 1;
 	f->exchanged_ms = f->finish.idle_since_ms = f->now_ms;
-	if (!r->late && r->factor >= IN_TOUCH)
-		flock__clock_exchanged(f);
+	if (!r->late)
+		carried(f, r);
 	flock__merge_result(f, r);
 }
 
@@ -399,8 +408,8 @@ static void put_aside(struct flock *f, struct exchange_result *so_far)
 {
 	so_far->outcome = OUTCOME_ONE_SIDED; /* as far as we know */
 	learn(f, so_far, so_far->moved);
-	if (so_far->moved && so_far->factor >= IN_TOUCH)
-		flock__clock_exchanged(f);
+	if (so_far->moved)
+		carried(f, so_far);
 }
 
 /* ---- the machine */

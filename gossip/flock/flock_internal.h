@@ -72,7 +72,9 @@ struct flock__claims {
 		struct peer_id id;
 		uint64_t since_ms, grew_ms, say_ms; /* grew: its count, last */
 		uint64_t first, claimed, counted;
-		uint64_t met; /* of counted, when an exchange last moved us */
+		/* Of claimed, when an exchange with it first moved us by too little since one moved
+		 * us enough; 0: none has. */
+		uint64_t clipped;
 		uint64_t first_claim, label;
 		double allowed;    /* what may be counted by now */
 		bool before;       /* it had trained before we did */
@@ -380,6 +382,8 @@ void flock__claim(struct flock *f, const struct peer_id *id, uint64_t samples);
 /* claims.c */
 void flock__count(struct flock *f); /* looks at all claims again */
 uint64_t flock__may_claim(struct flock *f, const struct peer_id *id, uint64_t samples);
+/* NULL: not known. */
+struct flock__counted *flock__counted(struct flock *f, const struct peer_id *id);
 
 /* Of one whose certificate states a rate; 0: the usual one. */
 struct flock__pace flock__pace_at(const struct flock__pace *usual, uint64_t rate);
@@ -413,6 +417,7 @@ bool flock__nearly_over(const struct flock *f); /* the run: an agent that is sta
 void flock__in_touch(struct flock *f, bool from_donor);
 void flock__clock_snapshot(struct flock *f);  /* for an exchange, or a donor's */
 void flock__clock_exchanged(struct flock *f); /* it came about */
+void flock__clock_clipped(struct flock *f, const struct peer_id *id); /* and hardly moved us */
 double flock__moved(const struct flock *f);   /* our path since the parameters were set */
 void flock__candidates(struct flock *f);      /* looks again if it is time to */
 bool flock__is_candidate(const struct flock *f, const struct member_view *v);

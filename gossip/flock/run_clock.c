@@ -20,6 +20,8 @@
  * A slow agent in touch misses nothing by that account, but may fall behind all the same: between
  * two of its steps fast peers go so far that exchanges with them are clipped to nearly nothing.
  * Then it drags them, and the merged model, back to where it is. It takes a donor's state as well.
+ * That a peer has trained much is no sign of it: the news may be of hours, and come at once. What
+ * counts is what peers train after an exchange with them that hardly moved us.
  *
  * What cannot be known: an agent that wakes up, or starts from an old checkpoint, when all others
  * are gone and nobody is left who has heard of their samples, has no reason to think that it missed
@@ -81,21 +83,24 @@ bool flock__stale(const struct flock *f)
 	return (double)missed > f->c.stale * (double)f->c.manifest.total && missed > own;
 }
 
-/* Peers that have each trained so much more than we did since an exchange last moved us. */
+/* Candidates with whom an exchange hardly moved us, and that have each trained so much since. */
 static int faster(const struct flock *f, double than)
 {
 	const struct flock__counted *of = f->claims.of;
 	int n = 0;
 	for (int i = 0; i < FLOCK_COUNTED_SLOTS; i++) {
-		uint64_t then = of[i].met > of[i].first ? of[i].met : of[i].first;
-		n += of[i].used && (double)of[i].counted > (double)then + than &&
-		     !flock__quarantined(f, &of[i].id);
+		struct member_view v;
+		n += of[i].used && of[i].clipped > 0 &&
+		     (double)of[i].counted > (double)of[i].clipped + than &&
+		     !flock__quarantined(f, &of[i].id) &&
+		     gossip_find(f->membership, &of[i].id, &v) && flock__is_candidate(f, &v);
 	}
 	return n;
 }
 
 /* Of two partners of which one trains many times as fast each finds the other far away, and clips
- * it: exchanges carry the slow one along no more. Two peers must be so fast, if there are two. */
+ * it: exchanges carry the slow one along no more. Two peers must be so fast, if there are two, by
+ * what they train while we train what we have since an exchange last moved us, or less. */
 bool flock__behind(const struct flock *f)
 {
 	const struct flock__clock *c = &f->clock;
@@ -159,7 +164,7 @@ static void met(struct flock *f, uint64_t others, uint64_t own)
 	f->clock.others_met = others;
 	f->clock.own_met = own;
 	for (int i = 0; i < FLOCK_COUNTED_SLOTS; i++)
-		f->claims.of[i].met = f->claims.of[i].counted;
+		f->claims.of[i].clipped = 0;
 }
 
 void flock__in_touch(struct flock *f, bool from_donor)
@@ -185,7 +190,7 @@ void flock__clock_snapshot(struct flock *f)
 void flock__clock_exchanged(struct flock *f)
 {
 	struct flock__clock *c = &f->clock;
-	if (c->others_snapshot > c->others_met)
+	if (c->others_snapshot >= c->others_met)
 		met(f, c->others_snapshot, c->own_snapshot);
 	if (c->others_snapshot <= c->others_then)
 		return;
@@ -193,6 +198,13 @@ void flock__clock_exchanged(struct flock *f)
 	c->own_then = c->own_snapshot;
 	if (snapshot_is_new(f))
 		c->apart_until_ms = 0;
+}
+
+void flock__clock_clipped(struct flock *f, const struct peer_id *id)
+{
+	struct flock__counted *e = flock__counted(f, id);
+	if (e && e->clipped == 0)
+		e->clipped = e->claimed;
 }
 
 void flock__told_clock(struct flock *f, uint64_t clock)

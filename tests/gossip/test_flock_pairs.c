@@ -1396,25 +1396,38 @@ static void test_guard_goes_by_the_radius(void **state)
 	assert_true(fabs(bed_view(&b).guard.consensus - sqrt(consensus2)) < 1e-6);
 }
 
+/* Exchanges until it is known what is usual; all peers are there all the time. */
+static void warm_up(void)
+{
+	for (int i = 0; i < CLIP_WARM; i++) {
+		whole(1, theirs(1), 0.2);
+		bed_train(&b, 1, 0.1);
+		for (int k = 1; k <= n_peers; k++)
+			bed_record(&b, k, 320, 1);
+		bed_pass(&b, 250);
+	}
+}
+
 /* Of two other peers the first trains that many samples with each step of ours, and so does the
- * second if it is as fast. Every five steps we exchange, unless the distance is 0. */
-static bool falls_behind(uint64_t each, bool both, double distance)
+ * second if it is as fast. Every five steps we exchange with the first, every other time with the
+ * second if both are met, unless the distance is 0. */
+static bool falls_behind(uint64_t each, bool both, double distance, bool meets_both)
 {
 	uint64_t slow = 320;
 	bool joining = false;
 	in_touch_with(2, false);
-	for (int i = 0; distance > 0 && i < CLIP_WARM; i++)
-		meet(0.2);
+	warm_up();
 	for (int k = 0; k < 60 && !joining; k++) {
+		int with = meets_both && k % 10 == 9 ? 2 : 1;
 		bed_train(&b, 1, 0.001);
 		slow += both ? each : 32;
 		bed_record(&b, 2, slow, 1);
 		news(each);
 		joining = bed_view(&b).joining;
 		if (distance > 0 && k % 5 == 4 && !joining)
-			whole(1, theirs(1), distance);
+			whole(with, theirs(with), distance);
 	}
-	if (joining && distance == 0)
+	if (joining)
 		assert_true(bed_said(&b, SAY_STALE)->flag);
 	bed_close(&b);
 	return joining;
@@ -1424,11 +1437,89 @@ static bool falls_behind(uint64_t each, bool both, double distance)
 static void test_falls_behind(void **state)
 {
 	(void)state;
-	assert_true(falls_behind(20 * 32, true, 0));
-	assert_false(falls_behind(7 * 32, true, 0));   /* it is not as slow as that */
-	assert_false(falls_behind(20 * 32, false, 0)); /* by the word of one of two */
-	assert_true(falls_behind(20 * 32, true, 8));   /* clipped to nearly nothing */
-	assert_false(falls_behind(20 * 32, true, 0.1));
+	assert_true(falls_behind(20 * 32, true, 8, true));   /* clipped to nearly nothing */
+	assert_false(falls_behind(7 * 32, true, 8, true));   /* it is not as slow as that */
+	assert_false(falls_behind(20 * 32, false, 8, true)); /* by the word of one of two */
+	assert_false(falls_behind(20 * 32, true, 8, false)); /* nor is one that was not met slow */
+	assert_false(falls_behind(20 * 32, true, 0.1, true));
+	assert_false(falls_behind(20 * 32, true, 0, true)); /* no exchange has shown it */
+}
+
+/* In touch, and clipped by that peer. */
+static void clipped_by(int peer)
+{
+	whole(peer, theirs(peer), 8);
+	bed_pass(&b, 50);
+}
+
+/* Two halves of a flock were cut off from each other. Each was in touch with somebody all the time,
+ * so on healing neither is behind, however much of the other's comes as news at once, and though
+ * the halves are too far from each other for exchanges. */
+static void test_news_of_a_cut_is_no_slowness(void **state)
+{
+	uint64_t ours = 320, theirs_then = 3 * MISSED;
+	(void)state;
+	in_touch_with(3, false);
+	warm_up();
+	for (int i = 0; i < 5; i++) {
+		bed_train(&b, 10, 0.001);
+		bed_record(&b, 1, ours += 320, 1);
+		bed_pass(&b, 1000);
+		whole(1, theirs(1), 0.2);
+	}
+	for (int i = 0; i < 20; i++) {
+		bed_train(&b, 10, 0.001);
+		theirs_then += 320;
+		for (int k = 1; k <= 3; k++)
+			bed_record(&b, k, k == 1 ? ours += 320 : theirs_then, 1);
+		bed_pass(&b, 200);
+		assert_false(bed_view(&b).joining);
+		if (i == 1) {
+			clipped_by(2);
+			clipped_by(3);
+		}
+	}
+	assert_true(bed_view(&b).clock > 6 * MISSED);
+}
+
+/* Two peers are as fast, and clip us, but the last that is heard of one is that it leaves. */
+static void test_slower_than_one_that_left(void **state)
+{
+	(void)state;
+	for (int left = 0; left < 2; left++) {
+		in_touch_with(3, false);
+		warm_up();
+		for (int k = 1; k <= 3; k++)
+			bed_record(&b, k, 400, 1);
+		bed_pass(&b, 200);
+		bed_train(&b, 1, 0.001);
+		clipped_by(1);
+		clipped_by(2);
+		bed_record(&b, 3, 401, 1);
+		bed_record(&b, 1, MISSED, 1);
+		bed_word(&b, 2, MISSED, 1, left);
+		bed_pass(&b, 200);
+		assert_int_equal(bed_view(&b).candidates, 3 - left);
+		assert_int_equal(bed_view(&b).joining, !left);
+		bed_close(&b);
+	}
+}
+
+/* What an exchange has shown is made up for by the next one that moves us, with the same news. */
+static void test_carried_along_again(void **state)
+{
+	(void)state;
+	for (int again = 0; again < 2; again++) {
+		in_touch_with(1, false);
+		warm_up();
+		clipped_by(1);
+		if (again)
+			whole(1, theirs(1), 0.2);
+		bed_train(&b, 1, 0.001);
+		news(MISSED + 4000);
+		assert_int_equal(bed_view(&b).joining, !again);
+		bed_close(&b);
+	}
 }
 
 /* After a sleep the others are as far ahead; the reason that the user hears is the sleep. */
@@ -1436,9 +1527,11 @@ static void test_slept_is_not_slow(void **state)
 {
 	(void)state;
 	in_touch_with(1, false);
+	warm_up();
+	clipped_by(1);
 	sleeps();
 	bed_train(&b, 1, 0.001);
-	news(MISSED + 1000);
+	news(MISSED + 4000);
 	assert_true(bed_view(&b).joining);
 	assert_false(bed_said(&b, SAY_STALE)->flag);
 }
@@ -1448,15 +1541,17 @@ static void test_behind_when_the_run_is_over(void **state)
 {
 	(void)state;
 	in_touch_with(1, false);
+	warm_up();
 	news(0);
 	bed_train(&b, 1, 0.001);
-	bed_record(&b, 1, peers_samples + MISSED + 1000, 1);
+	clipped_by(1);
+	bed_record(&b, 1, peers_samples + MISSED + 4000, 1);
 	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_DONE});
 	assert_int_equal(bed_view(&b).phase, FLOCK_TRAINING);
 	bed_pass(&b, 200);
 	assert_true(bed_view(&b).joining);
 	/* Nobody gives one: then it merges what it has. */
-	peers_samples += MISSED + 1000;
+	peers_samples += MISSED + 4000;
 	for (int i = 0; i < 1000 && bed_view(&b).phase == FLOCK_TRAINING; i++)
 		news(0);
 	assert_int_equal(bed_view(&b).phase, FLOCK_MERGING);
@@ -1602,6 +1697,9 @@ int main(void)
 	        TEST(test_own_move_counts_when_put_aside),
 	        TEST(test_doubt_puts_in_no_touch),
 	        cmocka_unit_test(test_falls_behind),
+	        TEST(test_news_of_a_cut_is_no_slowness),
+	        cmocka_unit_test(test_slower_than_one_that_left),
+	        cmocka_unit_test(test_carried_along_again),
 	        TEST(test_slept_is_not_slow),
 	        TEST(test_behind_when_the_run_is_over),
 	        TEST(test_in_touch_when_the_run_is_over),

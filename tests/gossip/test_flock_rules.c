@@ -305,7 +305,7 @@ static void slept_while_a_state_came(uint64_t ms)
 	bed_pass(&b, 100);
 	taken();
 	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_ADOPTED});
-	bed_train(&b, 2000, 0.001); /* not so few that it is behind */
+	bed_train(&b, 20, 0.001);
 	bed_record(&b, 1, BED_TOTAL / 2, 0.5f);
 	bed_pass(&b, 200);
 }
