@@ -81,7 +81,7 @@ static enum exchange_why willing(struct flock *f, const struct peer_id *from,
 		return EXCHANGE_UNKNOWN;
 	}
 	if (flock__joining(f) || flock__adopted_unproven(f) ||
-	        (f->phase == FLOCK_TRAINING && flock__stale(f)))
+	        (f->phase == FLOCK_TRAINING && (flock__stale(f) || flock__behind(f))))
 		return EXCHANGE_JOINING; /* or as soon as the next tick */
 	if (exchange_state(f->exchange) == EXCHANGE_OFFERED) {
 		struct peer_id with = exchange_peer(f->exchange);

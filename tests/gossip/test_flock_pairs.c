@@ -1522,6 +1522,27 @@ static void test_carried_along_again(void **state)
 	}
 }
 
+/* It falls behind in the middle of an exchange, and takes no other one before it takes a state:
+ * fast peers offer again sooner than it looks. */
+static void test_behind_takes_no_offer(void **state)
+{
+	(void)state;
+	in_touch_with(1, false);
+	warm_up();
+	bed_train(&b, 1, 0.001);
+	clipped_by(1);
+	uint64_t number = theirs(1);
+	news(MISSED + 4000);
+	assert_false(bed_view(&b).joining);
+	whole(1, number, 8);
+	struct exchange_message m = bed_offer(&b, ++numbers);
+	bed_hear(&b, 1, &m);
+	assert_null(bed_sent(&b, EXCHANGE_ACCEPT));
+	assert_int_equal(bed_sent(&b, EXCHANGE_BUSY)->busy.why, EXCHANGE_JOINING);
+	bed_pass(&b, 150);
+	assert_true(bed_view(&b).joining);
+}
+
 /* After a sleep the others are as far ahead; the reason that the user hears is the sleep. */
 static void test_slept_is_not_slow(void **state)
 {
@@ -1700,6 +1721,7 @@ int main(void)
 	        TEST(test_news_of_a_cut_is_no_slowness),
 	        cmocka_unit_test(test_slower_than_one_that_left),
 	        cmocka_unit_test(test_carried_along_again),
+	        TEST(test_behind_takes_no_offer),
 	        TEST(test_slept_is_not_slow),
 	        TEST(test_behind_when_the_run_is_over),
 	        TEST(test_in_touch_when_the_run_is_over),
