@@ -3,7 +3,8 @@
  *
  *     candidates ──► draw ──► (an exchange) ──► result ──► EXCHANGED  free at once, its time, its c
  *                                                          BUSY       2 … 200 ms, or as below
- *     their offer ──► admit ─► (an exchange) ───┘          TIMEOUT …  1 s, 2 s, … 64 s, about
+ *     their offer ──► admit ─► (an exchange) ───┘          TIMEOUT …  1 s, 2 s, … 64 s, about, and
+ *                                                                     4 × what it took
  *                                                          UNLIKE     5 min
  *                                                          BAD        quarantine
  *
@@ -30,7 +31,8 @@
 #define BUSY_MS 50      /* up to four times that */
 #define BACKOFF_MS 1000 /* after the first failure, on average; doubled with each that follows */
 #define BACKOFF_DOUBLINGS 6
-#define BACKOFF_WAITS 4 /* times what it began and let time out: it gets a fifth of our time */
+#define BACKOFF_WAITS 4 /* times what it let us wait in vain: it gets a fifth of our time */
+#define OFFER_MS 3000   /* the wait for an answer to ours: exchange_config.offer_ms */
 #define UNLIKE_MS (5 * 60 * 1000)
 
 #define NEW_SHARE 8 /* first offers that the share of new peers follows, about */
@@ -311,10 +313,8 @@ static const char *badness(int code)
 static void back_off(struct partners *p, struct partner *e, uint64_t waited_ms, uint64_t now_ms)
 {
 	uint32_t doublings = e->strikes < BACKOFF_DOUBLINGS ? e->strikes : BACKOFF_DOUBLINGS;
-	uint64_t ms = (uint64_t)BACKOFF_MS << doublings, most = BACKOFF_MS << BACKOFF_DOUBLINGS;
-	if (waited_ms >= most / BACKOFF_WAITS)
-		ms = most;
-	else if (ms < BACKOFF_WAITS * waited_ms)
+	uint64_t ms = (uint64_t)BACKOFF_MS << doublings;
+	if (ms < BACKOFF_WAITS * waited_ms)
 		ms = BACKOFF_WAITS * waited_ms;
 	e->strikes++;
 	e->free_ms = now_ms + ms / 2 + rng_below(&p->rng, ms + 1);
@@ -358,7 +358,8 @@ static void on_exchanged(struct partner *e, const struct exchange_result *r, uin
 	e->strikes = 0;
 	if (!r->final) /* there one that stands still is let in every second time */
 		e->doubts = 0;
-	e->free_ms = e->shut_ms = 0;
+	if (!r->late) /* else what it has done since counts */
+		e->free_ms = e->shut_ms = 0;
 	if (bytes > 0) {
 		e->per_byte[e->n_times % PARTNER_TIMES] =
 		        (float)((double)r->took_ms / (double)bytes);
@@ -387,6 +388,15 @@ static void learn_share(struct partners *p, bool came)
 		p->new_share = NEW_LEAST;
 	if (p->new_share > NEW_SURE)
 		p->new_share = 1;
+}
+
+/* What it began is its own to end well: who could time out may as well break. What we began ends so
+ * by many a bad link; that we wait for an answer is short, and no more than that link's fault. */
+static uint64_t in_vain(const struct exchange_result *r)
+{
+	if (!r->ours)
+		return r->took_ms;
+	return r->outcome == OUTCOME_TIMEOUT && r->took_ms > OFFER_MS ? r->took_ms - OFFER_MS : 0;
 }
 
 void partners_result(struct partners *p, const struct exchange_result *r, uint64_t now_ms)
@@ -420,7 +430,7 @@ void partners_result(struct partners *p, const struct exchange_result *r, uint64
 	if (r->outcome == OUTCOME_UNLIKE)
 		e->free_ms = now_ms + UNLIKE_MS;
 	else
-		stalled(p, e, r->outcome == OUTCOME_TIMEOUT && !r->ours ? r->took_ms : 0, now_ms);
+		stalled(p, e, in_vain(r), now_ms);
 	if (unfit)
 		e->strikes = strikes;
 	if (r->outcome == OUTCOME_BAD)

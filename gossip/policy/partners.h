@@ -6,8 +6,8 @@
  * free. While offers to peers that never exchanged with us fail, fewer of them are drawn: whoever
  * makes many ids that do not answer wastes a part of our draws, not most of them.
  *
- * A peer that was busy, slow or gone is left alone for a random time that grows, after a
- * timeout of what it began for about four times what that took (64 s at most). One whose
+ * A peer that was busy, slow or gone is left alone for a random time that grows, after what it
+ * began and did not end, or accepted and let time out, for about four times what that took. One whose
  * parameters had to be clipped hard (c < 0.1) in 3 of its last 5 exchanges, or were not finite, is
  * quarantined, with a reason, for 1 min, then 2, … up to 1 h.
  *

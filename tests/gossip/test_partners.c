@@ -628,17 +628,68 @@ static void test_a_wait_costs_four_times(void **state)
 		assert_in_range(waits(1), 6 * SECOND, 18 * SECOND);
 		now = find(1)->free_ms;
 	}
-	/* Not longer than any back-off. */
+	/* However long it was. */
 	r = result(2, OUTCOME_TIMEOUT);
 	r.took_ms = 600 * SECOND;
 	r.ours = false;
 	partners_result(p, &r, now);
-	assert_in_range(waits(2), 32 * SECOND, 96 * SECOND);
-	/* What we began ourselves, perhaps from a slow link, is no reason. */
-	r = result(3, OUTCOME_TIMEOUT);
-	r.took_ms = 3 * SECOND;
+	assert_in_range(waits(2), 1200 * SECOND, 3600 * SECOND);
+	/* It may give up just before the time is up, or break, or send what is worth nothing. */
+	static const enum exchange_outcome kinds[] = {
+	        OUTCOME_BROKEN, OUTCOME_BAD, OUTCOME_ONE_SIDED};
+	for (unsigned k = 0; k < 3; k++) {
+		struct peer_id a = id(10 + k);
+		r = result(10 + k, kinds[k]);
+		r.took_ms = 20 * SECOND;
+		r.ours = false;
+		partners_result(p, &r, now);
+		assert_in_range(waits(10 + k), 40 * SECOND, 120 * SECOND);
+		assert_true(find(10 + k)->shut_ms == find(10 + k)->free_ms);
+		/* An earlier one that was put aside and comes about makes up for nothing. */
+		r = result(10 + k, OUTCOME_EXCHANGED);
+		r.late = true;
+		partners_result(p, &r, now);
+		assert_int_not_equal(partners_admit(p, &a, now), EXCHANGE_WILLING);
+	}
+	/* What we began and lost, perhaps by a slow link, is no reason. */
+	r = result(3, OUTCOME_BROKEN);
+	r.took_ms = 30 * SECOND;
 	partners_result(p, &r, now);
 	assert_in_range(waits(3), SECOND / 2, SECOND * 3 / 2);
+	/* Nor is that an offer was not answered; but to accept and be silent is. */
+	r = result(4, OUTCOME_TIMEOUT);
+	r.took_ms = 3 * SECOND;
+	partners_result(p, &r, now);
+	assert_in_range(waits(4), SECOND / 2, SECOND * 3 / 2);
+	r = result(5, OUTCOME_TIMEOUT);
+	r.took_ms = 13 * SECOND;
+	partners_result(p, &r, now);
+	assert_in_range(waits(5), 20 * SECOND, 60 * SECOND);
+}
+
+/* One of four takes our offers and is silent: as its deadline grows, so do the pauses. */
+static void test_a_silent_peer_gets_a_fifth(void **state)
+{
+	uint64_t begin_ms = now, held = 0, longest = 0;
+	(void)state;
+	while (now - begin_ms < 360 * MINUTE) {
+		int k = draw(0, 4);
+		if (k >= 0) {
+			struct peer_id to = id((unsigned)k);
+			struct exchange_result r = result((unsigned)k,
+			        k == 0 ? OUTCOME_TIMEOUT : OUTCOME_EXCHANGED);
+			r.deadline_ms = partners_deadline(p, &to, MB);
+			r.took_ms = k == 0 ? r.deadline_ms : 200;
+			r.bytes_sent = r.bytes_received = MB;
+			now += r.took_ms;
+			held += k == 0 ? r.took_ms : 0;
+			longest = k == 0 && r.took_ms > longest ? r.took_ms : longest;
+			partners_result(p, &r, now);
+		}
+		now += SECOND;
+	}
+	assert_true(held < (now - begin_ms) / 4);
+	assert_true(longest >= 10 * MINUTE); /* a link as slow as that is found */
 }
 
 /* Exchanges make up for doubts, but not those of merge rounds. */
@@ -789,6 +840,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_pulls, begin, end),
 	        cmocka_unit_test_setup_teardown(test_given_at_the_beginning_of_time, begin, end),
 	        cmocka_unit_test_setup_teardown(test_a_wait_costs_four_times, begin, end),
+	        cmocka_unit_test_setup_teardown(test_a_silent_peer_gets_a_fifth, begin, end),
 	        cmocka_unit_test_setup_teardown(test_doubts, begin, end),
 	        cmocka_unit_test_setup_teardown(test_new_peers_that_fail, begin, end),
 	        cmocka_unit_test_setup_teardown(test_new_peers_that_answer, begin, end),
