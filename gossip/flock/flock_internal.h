@@ -74,7 +74,7 @@ struct flock__claims {
 		uint64_t first, claimed, counted;
 		/* Of claimed, when an exchange with it first moved us by too little since one moved
 		 * us enough; 0: none has. */
-		uint64_t clipped;
+		uint64_t clipped, clipped_then; /* then: when a state was taken last */
 		uint64_t first_claim, label;
 		double allowed;    /* what may be counted by now */
 		bool before;       /* it had trained before we did */
@@ -246,7 +246,7 @@ struct flock__adopted {
 	uint64_t since, until; /* own steps */
 	double trial, own;     /* losses: as tried, and of the state before */
 	double sum, first;     /* of the losses since; the first of them */
-	uint64_t others_then, own_then;
+	uint64_t others_then, own_then, others_met, own_met;
 	bool joined;
 };
 

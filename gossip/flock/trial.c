@@ -97,7 +97,11 @@ void flock__adopted(struct flock *f)
 	        .own = f->clock.has_loss && f->clock.loss > own ? f->clock.loss : own,
 	        .others_then = f->clock.others_then,
 	        .own_then = f->clock.own_then,
+	        .others_met = f->clock.others_met,
+	        .own_met = f->clock.own_met,
 	        .joined = f->joined};
+	for (int i = 0; i < FLOCK_COUNTED_SLOTS; i++)
+		f->claims.of[i].clipped_then = f->claims.of[i].clipped;
 }
 
 void flock__adopted_steps(struct flock *f, const struct flock_trained *s, int n)
@@ -150,6 +154,10 @@ void flock__adopted_tick(struct flock *f)
 	f->joined = a->joined;
 	f->clock.others_then = a->others_then;
 	f->clock.own_then = a->own_then;
+	f->clock.others_met = a->others_met;
+	f->clock.own_met = a->own_met;
+	for (int i = 0; i < FLOCK_COUNTED_SLOTS; i++)
+		f->claims.of[i].clipped = f->claims.of[i].clipped_then;
 	f->clock.last.moved = f->divergence.moved = 0;
 	f->clock.set_step = f->clock.last.step;
 	f->clock.has_loss = false;

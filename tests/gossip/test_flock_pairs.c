@@ -1543,6 +1543,68 @@ static void test_behind_takes_no_offer(void **state)
 	assert_true(bed_view(&b).joining);
 }
 
+/* A donor is asked, gives its state, and that is taken. */
+static void takes_a_state(void)
+{
+	struct flock_event e = {.kind = FLOCK_EVENT_BULK};
+	struct exchange_message m = {.kind = EXCHANGE_GIFT};
+	for (int k = 0; k < 100 && !bed_sent(&b, EXCHANGE_FETCH); k++)
+		bed_pass(&b, 50);
+	assert_int_equal(b.a->n_sends, 1);
+	e.peer = b.a->send[0].to;
+	e.exchange = m.exchange = b.a->send[0].message.exchange;
+	m.gift.manifest = b.c.manifest;
+	m.gift.snapshot = 5;
+	m.gift.samples = m.gift.clock = MISSED;
+	m.gift.step = MISSED / 32;
+	m.gift.vectors = m.gift.n = 2;
+	bed_hear(&b, e.peer.bytes[0] - 0x10, &m);
+	e.bulk = BULK_CAME;
+	bed_step(&b, e);
+	e.kind = FLOCK_EVENT_TRANSFERRED;
+	e.transferred.use = USE_FETCH;
+	e.transferred.received = 2 * BED_COUNT;
+	bed_step(&b, e);
+	e = (struct flock_event){.kind = FLOCK_EVENT_MEASURED};
+	e.measured.slot = SLOT_FETCHED;
+	e.measured.finite = true;
+	e.measured.sketch = &b.place;
+	bed_step(&b, e);
+	e = (struct flock_event){.kind = FLOCK_EVENT_TRIED};
+	e.tried = (struct flock_trial){.loss = 1, .own = 2, .initial = 2};
+	bed_step(&b, e);
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_ADOPTED});
+	assert_non_null(bed_said(&b, SAY_JOINED));
+}
+
+/* The state that it took because it was behind is no good, and the one before comes back. */
+static void test_behind_again_when_restored(void **state)
+{
+	(void)state;
+	in_touch_with(3, false);
+	warm_up();
+	bed_train(&b, 1, 0.001);
+	for (int k = 1; k <= 3; k++)
+		clipped_by(k);
+	for (int k = 1; k <= 3; k++)
+		bed_record(&b, k, MISSED, 1);
+	takes_a_state();
+	bed_train(&b, 2, 0.1);
+	bed_pass(&b, 200);
+	assert_false(bed_view(&b).joining);
+	bed_step(&b, (struct flock_event){.kind = FLOCK_EVENT_FAILED, .code = ERR_NONFINITE});
+	bed_pass(&b, 100);
+	for (int k = 0; k < 4 && !bed_view(&b).joining; k++)
+		bed_pass(&b, 50);
+	for (int i = 0; i < 4 && !bed_view(&b).joining; i++) {
+		for (int k = 1; k <= 3; k++)
+			bed_record(&b, k, MISSED, 1);
+		bed_pass(&b, 50);
+	}
+	assert_int_equal(bed_view(&b).counts.restored, 1);
+	assert_true(bed_view(&b).joining);
+}
+
 /* After a sleep the others are as far ahead; the reason that the user hears is the sleep. */
 static void test_slept_is_not_slow(void **state)
 {
@@ -1722,6 +1784,7 @@ int main(void)
 	        cmocka_unit_test(test_slower_than_one_that_left),
 	        cmocka_unit_test(test_carried_along_again),
 	        TEST(test_behind_takes_no_offer),
+	        TEST(test_behind_again_when_restored),
 	        TEST(test_slept_is_not_slow),
 	        TEST(test_behind_when_the_run_is_over),
 	        TEST(test_in_touch_when_the_run_is_over),
