@@ -443,9 +443,9 @@ void flock__exchange(struct flock *f, struct exchange_event *e)
 	f->x.timer_ms = a->timer_ms;
 	if (a->snapshot)
 		snapshot(f, a);
-	if (a->open)
+	if (a->open) /* a kept one that is dead is found out too late where steps are long */
 		flock__do_bulk(f, FLOCK_DO_OPEN, USE_EXCHANGE, &a->peer, a->exchange)->fresh =
-		        a->fresh;
+		        a->fresh || flock__step_ms(f) > 0;
 	if (a->move)
 		transfer(f, a);
 	if (a->apply) {

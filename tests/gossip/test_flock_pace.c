@@ -103,6 +103,26 @@ static void test_steps_after_a_pause(void **state)
 	assert_int_equal(say_ms, 3000);
 }
 
+/* What waits for a long step is not tried on a connection that may be dead. */
+static void test_fresh_connections(void **state)
+{
+	(void)state;
+	for (int slow = 0; slow < 2; slow++) {
+		uint64_t ms = slow ? 600 : 100;
+		open_with(4, ms, ms, ms);
+		for (int i = 0; i < 20 && !bed_sent(&b, EXCHANGE_OFFER); i++)
+			step_takes(ms);
+		const struct exchange_message *offer = bed_sent(&b, EXCHANGE_OFFER);
+		assert_non_null(offer);
+		struct exchange_message m = *offer;
+		m.kind = EXCHANGE_ACCEPT;
+		bed_hear(&b, 1, &m);
+		assert_non_null(bed_did(&b, FLOCK_DO_OPEN));
+		assert_int_equal(bed_did(&b, FLOCK_DO_OPEN)->fresh, slow);
+		bed_close(&b);
+	}
+}
+
 /* Who trains no more has no steps to wait for. */
 static void test_none_in_merge_rounds(void **state)
 {
@@ -238,6 +258,7 @@ int main(void)
 	        cmocka_unit_test(test_step_under_way),
 	        cmocka_unit_test(test_steps_after_a_pause),
 	        cmocka_unit_test(test_none_in_merge_rounds),
+	        cmocka_unit_test(test_fresh_connections),
 	        cmocka_unit_test(test_told_steps),
 	        cmocka_unit_test(test_told_in_the_answer),
 	        cmocka_unit_test(test_donor_tells_slow_steps),
