@@ -23,7 +23,7 @@
 
 static bool waits(const struct conn *c)
 {
-	return c->kept && !c->initiator && c->state == CONN_OPENING;
+	return c->kept && !c->initiator && !c->handed_out && c->state == CONN_OPENING;
 }
 
 /* Nothing has come on it, not even its end. */
