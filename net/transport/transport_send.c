@@ -155,16 +155,17 @@ int transport_bulk(
         struct transport *t, const struct peer_id *id, uint64_t exchange, bool fresh, struct err *e)
 {
 	struct conn *c = transport__find(t, id);
-	struct conn *kept = fresh ? NULL : kept__find(t, id);
 	if (!c)
 		return err_set(e, ERR_NOTFOUND, "no stream with that peer");
+	/* Not by a kept one either: whoever opens one must be able to replace it. */
+	if (conn__where(c).n == 0)
+		return err_set(
+		        e, ERR_UNSUPPORTED, "that peer cannot be dialled: it must open the bulk");
+	struct conn *kept = fresh ? NULL : kept__find(t, id);
 	if (kept) {
 		conn__reopen(kept, c, exchange);
 		return 0;
 	}
-	if (conn__where(c).n == 0)
-		return err_set(
-		        e, ERR_UNSUPPORTED, "that peer cannot be dialled: it must open the bulk");
 	if (!conn__dial_bulk(t, c, exchange))
 		return err_set(e, ERR_IO, "the bulk connection cannot be dialled");
 	return 0;

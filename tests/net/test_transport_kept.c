@@ -159,6 +159,37 @@ static void await_end(int fd)
 	assert_int_equal(p.side[1].bulks, 0);
 }
 
+/* Who cannot dial the other could not replace one that is dead: the other opens it. */
+static void who_cannot_dial_opens_none(void **state)
+{
+	struct err e = {0};
+	set_up(state, 1);
+	open_bulk(1, 7);
+	keep(0);
+	keep(1);
+	transport__find(p.side[0].t, second)->peer_dialable = false;
+	assert_int_equal(transport_bulk(p.side[0].t, second, 8, false, &e), ERR_UNSUPPORTED);
+	open_bulk(1, 8);
+	check_used(1, 8, true);
+	close(p.side[0].fd[0]);
+	close(p.side[1].fd[0]);
+	pair_close(&p);
+}
+
+/* One that is in use already is none that waits. */
+static void handed_out_is_not_kept(void **state)
+{
+	set_up(state, 0);
+	open_bulk(0, 7);
+	keep(0);
+	keep(1);
+	struct conn *c = kept__find(p.side[0].t, second);
+	assert_non_null(c);
+	c->handed_out = true;
+	assert_null(kept__find(p.side[0].t, second));
+	pair_close(&p);
+}
+
 /* Somebody on the way writes that to the second's kept end: it ends, and nobody is told. */
 static void tamper(const uint8_t *bytes, size_t len)
 {
@@ -294,6 +325,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(both_sides_use_it),
+	        cmocka_unit_test(who_cannot_dial_opens_none),
+	        cmocka_unit_test(handed_out_is_not_kept),
 	        cmocka_unit_test(else_it_dials),
 	        cmocka_unit_test(what_is_made_up_ends_it),
 	        cmocka_unit_test(it_is_one_peers),
