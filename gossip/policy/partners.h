@@ -7,9 +7,9 @@
  * makes many ids that do not answer wastes a part of our draws, not most of them.
  *
  * A peer that was busy, slow or gone is left alone for a random time that grows, after what it
- * began and did not end, or accepted and let time out, for about four times what that took. One whose
- * parameters had to be clipped hard (c < 0.1) in 3 of its last 5 exchanges, or were not finite, is
- * quarantined, with a reason, for 1 min, then 2, … up to 1 h.
+ * began and did not end, or accepted and let time out, for about four times what that took. One
+ * whose parameters had to be clipped hard (c < 0.1) in 3 of its last 5 exchanges, or were not
+ * finite, is quarantined, with a reason, for 1 min, then 2, … up to 1 h.
  *
  * Deadlines: median + 4·MAD, at least 2·median, of the last 16 exchanges' time per byte, doubled on
  * a timeout of what we began and shrunk by an eighth on success (what timed out teaches nothing,
