@@ -24,9 +24,9 @@ enum fleet_task {
 };
 
 struct fleet_result {
-	double loss;      /* mean over the batch */
-	double grad_norm; /* before clipping */
-	int64_t correct, count;
+	double loss;            /* mean over the batch */
+	double grad_norm;       /* before clipping */
+	int64_t correct, count; /* labels: of tokens T for each sample; see fleet_step_samples */
 	/* Of a step that is tested (fleet_plan), else 0: the square of the length of the mean
 	 * gradient of its first samples, and how many those were. */
 	double part2;

@@ -525,11 +525,10 @@ static void learn_batch(
 	struct world_learner *l = &w->agent[i].learner;
 	if (!w->adapts)
 		return;
+	t->batch = fleet_step_samples(sim_fleet(w->sim), i);
 	if (r->part > 0)
-		batch_test(&l->batch, r->part, r->part2, (uint64_t)r->count,
-		        r->grad_norm * r->grad_norm);
+		batch_test(&l->batch, r->part, r->part2, t->batch, r->grad_norm * r->grad_norm);
 	(void)batch_decide(&l->batch, &l->batch_config, l->step, l->agents);
-	t->batch = (uint64_t)r->count;
 	if (!batch_known(&l->batch, &t->noise, &t->signal))
 		t->noise = t->signal = 0;
 }
@@ -604,7 +603,7 @@ void world_stepped(struct world *w, uint32_t i, const struct fleet_result *r)
 	if (!a->alive)
 		return;
 	l->step++;
-	l->samples += (uint64_t)r->count;
+	l->samples += fleet_step_samples(sim_fleet(w->sim), i);
 	l->since_outer++;
 	l->lr = lr;
 	moves(w, i, lr);
