@@ -373,7 +373,7 @@ static void stepped(void *arg, const struct step_result *r, double seconds)
 	};
 
 	if (trainer_batch(t, &s.noise, &s.signal) > 0)
-		s.batch = (uint64_t)r->count;
+		s.batch = r->step_samples;
 	tell_step(l, &s);
 	tell_merged(l);
 }

@@ -170,7 +170,7 @@ void metrics_step(struct metrics *m, const struct trainer *t, const struct step_
 	add_number(m, "lr", r->lr);
 	add_number(m, "samples_per_s", samples_per_s);
 	if (trainer_batch(t, &noise, &signal) > 0) {
-		add(m, ",\"batch\":%" PRId64, r->count / t->arch.positions);
+		add(m, ",\"batch\":%" PRIu64, r->step_samples);
 		add_number(m, "noise", noise > 0 && signal > 0 ? noise / signal : NAN);
 	}
 	finish(m);

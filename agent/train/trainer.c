@@ -610,6 +610,7 @@ static int run_step(struct trainer *t, struct step_result *r, struct err *e)
 	*r = (struct step_result){
 	        .step = t->step + 1,
 	        .samples = t->samples + per_step,
+	        .step_samples = per_step,
 	        .lr = c->train.optim.lr * schedule_factor(&t->schedule, trainer_clock(t)),
 	};
 	if (adapts(t)) {

@@ -107,9 +107,10 @@ uint64_t trainer_epoch_samples(const struct trainer *t);
  * many as the norm test wants. Memory for activations is that of one batch. */
 struct step_result {
 	uint64_t step, samples; /* of the run, this step included */
+	uint64_t step_samples;
 	double loss;            /* mean over the step's samples */
-	int64_t correct, count;
-	double grad_norm; /* before clipping */
+	int64_t correct, count; /* labels: of tokens T for each sample */
+	double grad_norm;       /* before clipping */
 	double lr;
 	bool epoch_end; /* an epoch ended within this step */
 };
@@ -128,7 +129,7 @@ uint64_t trainer_steps_total(const struct trainer *t);
 uint64_t trainer_epoch(const struct trainer *t);
 
 struct eval_result {
-	double loss; /* mean */
+	double loss;            /* mean */
 	int64_t correct, count; /* labels: of tokens T for each sample */
 };
 

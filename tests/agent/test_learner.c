@@ -333,6 +333,34 @@ static void adopts(void **state)
 }
 
 /* Schedule and end go by the samples of all. */
+/* A sample of tokens has many labels; a step's batch is told in samples. */
+static void batches_of_tokens_are_samples(void **state)
+{
+	char text[640];
+	struct bed b;
+
+	bed_config(&b, *state);
+	b.config.n_layers = 0;
+	add_layer(&b.config, "embedding", 4);
+	add_layer(&b.config, "head", 0);
+	memset(text, 'a', sizeof text);
+	b.config.data.train_images[0] = b.config.data.train_labels[0] = '\0';
+	b.config.data.test_images[0] = b.config.data.test_labels[0] = '\0';
+	snprintf(b.config.data.path, sizeof b.config.data.path, "%s/a.txt", (char *)*state);
+	write_file(b.config.data.path, text, sizeof text);
+	b.config.data.context = 16;
+	b.config.train.batch_adapt = BATCH_ADAPT_NORM;
+	b.config.run.stop_after = 1;
+	bed_open(&b);
+	learner_begin(b.l);
+	learner_train(b.l);
+	await(&b, &b.done, 1);
+	assert_int_equal(b.last.r.step_samples, 8);
+	assert_int_equal(b.last.r.count, 8 * 16);
+	assert_int_equal(b.last.batch, 8);
+	bed_close(&b);
+}
+
 static void others_count(void **state)
 {
 	struct bed b;
@@ -579,6 +607,7 @@ int main(void)
 	        cmocka_unit_test(pauses_and_goes_on),
 	        cmocka_unit_test(a_pause_is_kept),
 	        cmocka_unit_test(adopts),
+	        cmocka_unit_test(batches_of_tokens_are_samples),
 	        cmocka_unit_test(others_count),
 	        cmocka_unit_test(epochs_are_evaluated),
 	        cmocka_unit_test(parts_of_epochs_are_evaluated),
