@@ -35,9 +35,10 @@ void progress_init(struct progress *p, const struct config *c)
 	        !p->json && isatty(STDERR_FILENO) && (term == NULL || strcmp(term, "dumb") != 0);
 }
 
+/* Samples a second. */
 static double rate_of(const struct progress *p)
 {
-	return p->seconds > 0 ? p->count / p->seconds : 0;
+	return p->seconds > 0 ? p->samples / p->seconds : 0;
 }
 
 static int terminal_width(void)
@@ -106,6 +107,7 @@ void progress_step(struct progress *p, const struct trainer *t, const struct ste
 	p->loss = FADE * p->loss + r->loss * (double)r->count;
 	p->correct = FADE * p->correct + (double)r->correct;
 	p->count = FADE * p->count + (double)r->count;
+	p->samples = FADE * p->samples + (double)r->step_samples;
 	p->seconds = FADE * p->seconds + seconds;
 	if (p->quiet || (now_s < p->next_s && !trainer_done(t)))
 		return;

@@ -15,7 +15,7 @@ struct progress {
 	bool drawn;    /* a line is on the terminal, without its end */
 	double next_s; /* when the next one is due */
 	/* Over the last steps, older ones fading: sums and their weights. */
-	double loss, correct, count, seconds;
+	double loss, correct, count, samples, seconds; /* count: of labels */
 };
 
 void progress_init(struct progress *p, const struct config *c);

@@ -194,7 +194,7 @@ int train_run_step(struct train_run *r, struct err *e)
 	seconds = train_run_now_s() - begin_s;
 	r->unsaved = true;
 	r->busy_s += seconds;
-	r->busy_samples += (uint64_t)s.count;
+	r->busy_samples += s.step_samples;
 	r->cb.stepped_cb(r->cb.arg, &s, seconds);
 	return after_step(r, &s, e);
 }

@@ -4,11 +4,14 @@
  * together is refused in words. */
 #include "tests/support.h"
 
+#include "agent/cli/progress.h"
 #include "agent/config/config.h"
 #include "agent/train/sample.h"
+#include "agent/train/train_run.h"
 #include "agent/train/trainer.h"
 
 #include <math.h>
+#include <unistd.h>
 
 #define TEXT_BYTES 6000
 #define CONTEXT 16
@@ -294,6 +297,66 @@ static void test_what_does_not_fit_is_refused(void **state)
 	config_close(&c);
 }
 
+/* What progress_step writes to stderr of a step that took half a second. */
+static void progress_of(struct trainer *t, const struct step_result *r, char *line, size_t room)
+{
+	struct progress p = {.next_s = 1};
+	int fd[2], kept = dup(STDERR_FILENO);
+
+	assert_true(kept >= 0);
+	assert_int_equal(pipe(fd), 0);
+	assert_int_equal(dup2(fd[1], STDERR_FILENO), STDERR_FILENO);
+	progress_step(&p, t, r, 0.5, 2);
+	assert_int_equal(dup2(kept, STDERR_FILENO), STDERR_FILENO);
+	close(kept);
+	close(fd[1]);
+	ssize_t n = read(fd[0], line, room - 1);
+
+	assert_true(n > 0);
+	line[n] = '\0';
+	close(fd[0]);
+}
+
+static void stepped(void *arg, const struct step_result *r, double seconds)
+{
+	(void)seconds;
+	*(struct step_result *)arg = *r;
+}
+
+/* A sample of tokens has many labels. Speed and what is left go by samples. */
+static void test_speed_is_of_samples(void **state)
+{
+	struct step_result last;
+	const struct train_run_callbacks cb = {.arg = &last, .stepped_cb = stepped};
+	char folder[300], line[200], eta[40];
+	struct train_run run;
+	struct run_dir dir;
+	struct config c;
+	struct err e;
+
+	small_config(&c, *state);
+	snprintf(folder, sizeof folder, "%s/speed", (char *)*state);
+	struct trainer *t = make(&c);
+
+	assert_int_equal(run_dir_open(&dir, folder, &e), 0);
+	assert_int_equal(train_run_begin(&run, t, &dir, &cb, false, &e), 0);
+	assert_int_equal(train_run_step(&run, &e), 0);
+	assert_int_equal(run.busy_samples, 8);
+	assert_int_equal(last.count, 8 * CONTEXT);
+	progress_of(t, &last, line, sizeof line);
+	/* 16 samples a second. */
+	const int left_s = (int)round((double)(t->schedule.total - 8) / 16);
+
+	snprintf(eta, sizeof eta, "  %d tokens/s  ETA %d:%02d\n", 16 * CONTEXT, left_s / 60,
+	        left_s % 60);
+	if (!strstr(line, eta))
+		fail_msg("\"%s\" is not in \"%s\"", eta, line);
+	train_run_end(&run, 0, "stopped");
+	run_dir_close(&dir);
+	trainer_free(t);
+	config_close(&c);
+}
+
 /* Its file breaks while batch_norm is measured anew: that is told, and the statistics stay. */
 static void test_statistics_of_a_file_that_breaks(void **state)
 {
@@ -336,6 +399,7 @@ int main(void)
 	        cmocka_unit_test(test_a_pick_follows_its_settings),
 	        cmocka_unit_test(test_it_writes_the_words),
 	        cmocka_unit_test(test_what_does_not_fit_is_refused),
+	        cmocka_unit_test(test_speed_is_of_samples),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
