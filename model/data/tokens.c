@@ -414,11 +414,12 @@ static bool begins_as_shard(const char *path)
 {
 	uint8_t p[TOKENS_HEADER_BYTES];
 	struct tokens_header h;
+	struct shard s;
 	struct err e;
-	FILE *f = fopen(path, "rb");
-	const bool is = f && fread(p, 1, sizeof p, f) == sizeof p && tokens_parse(p, &h, &e) == 0;
-	if (f)
-		fclose(f);
+	if (source_open_fd(path, &s.fd, &e))
+		return false;
+	const bool is = read_at(&s, p, sizeof p, 0, &e) == 0 && tokens_parse(p, &h, &e) == 0;
+	close(s.fd);
 	return is;
 }
 

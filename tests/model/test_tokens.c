@@ -7,6 +7,7 @@
 #include "tests/model/data_folder.h"
 
 #include <stdbool.h>
+#include <sys/stat.h>
 
 #define T 4
 
@@ -299,6 +300,23 @@ static void large_files_are_checked_when_asked(void **state)
 	clear_folder();
 }
 
+/* Nobody waits for what another end of a pipe may write some day. */
+static void a_pipe_is_no_file(void **state)
+{
+	char path[128];
+	struct dataset d;
+	struct err e = {0};
+	(void)state;
+	snprintf(path, sizeof path, "%s/pipe.bin", folder);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	alarm(60); /* who waits is killed */
+	refuse("auto", DATA_TRAIN, 0, ERR_FORMAT, "no data of a known format");
+	refuse("tokens", DATA_TRAIN, 0, ERR_IO, "pipe.bin: not a regular file");
+	assert_int_equal(dataset_read(&d, 0, path, DATA_TRAIN, 0, T, &e), ERR_FORMAT);
+	alarm(0);
+	clear_folder();
+}
+
 /* A file that changes while we train: an error in words, with either kind of loader. */
 static void a_file_that_breaks_in_training(void **state)
 {
@@ -436,6 +454,7 @@ int main(void)
 	        cmocka_unit_test(damaged_files),
 	        cmocka_unit_test(shards_by_a_pattern),
 	        cmocka_unit_test(large_files_are_checked_when_asked),
+	        cmocka_unit_test(a_pipe_is_no_file),
 	        cmocka_unit_test(a_file_that_breaks_in_training),
 	        cmocka_unit_test(an_epoch_moves_its_windows),
 	        cmocka_unit_test(validation_is_apart),
