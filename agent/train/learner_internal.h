@@ -128,7 +128,7 @@ struct learner_thread {
 	uint64_t before_step;
 	struct learner_job merge; /* that the trainer adds with its next step */
 	bool merging;             /* and is not answered yet */
-	bool mixed; /* others have changed the running statistics, and no step will */
+	bool mixed; /* others have changed the running statistics since the last step */
 	float piece[LEARNER_PIECE];
 };
 

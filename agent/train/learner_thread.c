@@ -254,8 +254,8 @@ static void apply(struct learner_thread *l, const struct learner_job *j)
 	int rc;
 
 	l->run.unsaved = true;
-	l->mixed = l->mixed || l->done;
-	l->merge = *j; /* the trainer borrows k */
+	l->mixed = true; /* until a step: nobody knows yet which one is the last */
+	l->merge = *j;   /* the trainer borrows k */
 	l->merging = true;
 	if (j->packed != NULL)
 		rc = learner__apply_packed(l, j, &e);

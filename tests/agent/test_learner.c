@@ -510,6 +510,16 @@ static void get(struct bed *b, float *to)
 	await(b, &b->snapshots, before + 1);
 }
 
+static void with_statistics(struct bed *b, const char *folder)
+{
+	bed_config(b, folder);
+	b->config.n_layers = 0;
+	add_layer(&b->config, "flatten", 0);
+	add_layer(&b->config, "dense", 5);
+	add_layer(&b->config, "batch_norm", 0);
+	add_layer(&b->config, "dense", CLASSES);
+}
+
 /* Whatever peers have made of the statistics after the last step, they are measured anew before the
  * merged model is evaluated and exported; before that they are the learner's own. */
 static void merged_statistics_are_measured_anew(void **state)
@@ -517,12 +527,7 @@ static void merged_statistics_are_measured_anew(void **state)
 	struct bed b;
 	double loss;
 
-	bed_config(&b, *state);
-	b.config.n_layers = 0;
-	add_layer(&b.config, "flatten", 0);
-	add_layer(&b.config, "dense", 5);
-	add_layer(&b.config, "batch_norm", 0);
-	add_layer(&b.config, "dense", CLASSES);
+	with_statistics(&b, *state);
 	b.config.train.epochs = 2;
 	bed_open(&b);
 	learner_begin(b.l);
@@ -553,6 +558,39 @@ static void merged_statistics_are_measured_anew(void **state)
 	free(own);
 	free(first);
 	free(again);
+}
+
+/* A merge that came behind the last step, before it was known that it was the last. */
+static void the_last_merge_counts(void **state)
+{
+	struct bed b;
+
+	with_statistics(&b, *state);
+	bed_open(&b);
+	learner_begin(b.l);
+	float *own = vector(&b, 1), *merged = vector(&b, 1), *anew = vector(&b, 1);
+	const size_t bytes = b.n * sizeof *own;
+
+	learner_train(b.l);
+	await(&b, &b.steps, 1);
+	learner_pause(b.l);
+	get(&b, own);
+	merge_statistics(&b, 0.5f);
+	get(&b, merged);
+	assert_memory_not_equal(own, merged, bytes);
+	learner_others(b.l, b.l->info.total); /* they have trained all that was left */
+	learner_train(b.l);
+	await(&b, &b.done, 1);
+	b.evals = 0;
+	assert_true(learner_evaluate(b.l, true));
+	await(&b, &b.evals, 1);
+	get(&b, anew);
+	assert_memory_equal(merged, anew, b.l->info.n_train * sizeof *own);
+	assert_memory_not_equal(merged, anew, bytes);
+	bed_close(&b);
+	free(own);
+	free(merged);
+	free(anew);
 }
 
 /* Many tensors: neighbours share a group, and none is much larger than another. */
@@ -603,6 +641,7 @@ int main(void)
 	        cmocka_unit_test(answers_in_order),
 	        cmocka_unit_test(checkpoints_leave_room),
 	        cmocka_unit_test(merged_statistics_are_measured_anew),
+	        cmocka_unit_test(the_last_merge_counts),
 	        cmocka_unit_test(late_loop_misses_the_oldest),
 	        cmocka_unit_test(pauses_and_goes_on),
 	        cmocka_unit_test(a_pause_is_kept),
