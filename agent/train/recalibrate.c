@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The running statistics of batch_norm, measured anew: the mean over batches of samples to train
  * on, of the whole set whatever our part of it is, in an order that is the same at all agents. So
- * they follow from the parameters alone, and agents with the same model have the same ones.
+ * they follow from the parameters and train.batch alone, and agents with the same model have the
+ * same ones if they have the same batch, which need not be.
  *
  * A forward pass moves statistics from x to (1 − m)·x + m·s, where s is the batch's: they are set
  * to 0 before each. What can fail: memory, the device, and reading samples. */

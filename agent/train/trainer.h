@@ -144,8 +144,9 @@ int trainer_evaluate(
         struct trainer *t, enum eval_set set, struct eval_result *r, struct err *e) MUST_CHECK;
 
 /* Measures the running statistics of batch_norm anew, for the parameters as they are: a function of
- * those and of the training set, whoever's. Nothing else changes; without batch_norm nothing does.
- * For a model that no steps follow, whose statistics averaging has mixed. */
+ * those, of the training set, whoever's, and of train.batch. Nothing else changes; without
+ * batch_norm nothing does. For a model that no steps follow, whose statistics averaging has mixed.
+ */
 int trainer_recalibrate(struct trainer *t, struct err *e) MUST_CHECK;
 
 /* Mean losses of those parameters (arch.n_total floats), of our own and of the initial weights, on
