@@ -118,7 +118,7 @@ static int check_model(const struct config *c, struct config_problems *p)
 	} else {
 		arch_close(&arch);
 	}
-	rc = trainer_dataset(c, DATA_TEST, train.classes, &test, &e);
+	rc = trainer_test_set(c, &train, &test, &e);
 	if (rc == 0) {
 		if (!shape_equal(&test.shape, &train.shape))
 			rc = err_set(&e, ERR_MISMATCH,

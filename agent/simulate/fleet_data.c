@@ -230,7 +230,7 @@ int fleet_data_open(struct fleet_data *d, const struct scenario *s, uint64_t see
 	d->order_key = rng_mix((uint64_t)c->data.seed, seed, 1);
 	if (rc)
 		return rc;
-	rc = trainer_dataset(c, DATA_TEST, d->train.classes, &d->test, e);
+	rc = trainer_test_set(c, &d->train, &d->test, e);
 	d->has_test = rc == 0;
 	if (rc && rc != ERR_NOTFOUND)
 		return rc;

@@ -57,13 +57,22 @@ int trainer_dataset(const struct config *c, enum data_part part, int64_t classes
 	return dataset_read_idx(d, images, labels, classes, e);
 }
 
+int trainer_test_set(
+        const struct config *c, const struct dataset *train, struct dataset *d, struct err *e)
+{
+	if (c->data.path[0] == '\0')
+		return trainer_dataset(c, DATA_TEST, train->classes, d, e);
+	return dataset_read_beside(d, train, c->data.format, c->data.path, DATA_TEST,
+	        train->classes, c->data.context, e);
+}
+
 static int open_test(struct trainer *t, struct err *e)
 {
 	const struct config *c = t->config;
 	char have[64], want[64];
 	int rc;
 
-	rc = trainer_dataset(c, DATA_TEST, t->train_data.classes, &t->test_data, e);
+	rc = trainer_test_set(c, &t->train_data, &t->test_data, e);
 	if (rc == ERR_NOTFOUND)
 		return 0;
 	if (rc != 0)

@@ -61,6 +61,11 @@ struct trainer {
 int trainer_dataset(const struct config *c, enum data_part part, int64_t classes, struct dataset *d,
         struct err *e) MUST_CHECK;
 
+/* The test set beside a set to train on, which must be closed later: its classes, and with tokens
+ * its files. ERR_NOTFOUND: there is none. */
+int trainer_test_set(const struct config *c, const struct dataset *train, struct dataset *d,
+        struct err *e) MUST_CHECK;
+
 /* What trainer_new was busy with: its errors mean different things to the user. */
 enum trainer_part { TRAINER_DATA, TRAINER_MODEL, TRAINER_DEVICE };
 int trainer_exit_code(int err_code, enum trainer_part part);

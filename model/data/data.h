@@ -27,6 +27,7 @@ struct dataset {
 	int32_t *labels;  /* owned, each in [0, classes); NULL: tokens */
 	struct tokens *tokens; /* owned; NULL: not tokens. Sample i is a window, see tokens.h */
 	int64_t context;       /* T, for tokens; asked for */
+	const struct dataset *beside; /* only while it is read: see dataset_read_beside */
 };
 
 enum data_part { DATA_TRAIN, DATA_TEST };
@@ -43,6 +44,15 @@ extern const char *const data_format_names[];
  * such part. */
 int dataset_read(struct dataset *d, int format, const char *path, enum data_part part,
         int64_t classes, int64_t context, struct err *e) MUST_CHECK;
+
+/* The same, beside the other part of the same path: of tokens, a file that both parts are cut from
+ * is read through the other's descriptor, so that the other must be closed later. */
+int dataset_read_beside(struct dataset *d, const struct dataset *other, int format,
+        const char *path, enum data_part part, int64_t classes, int64_t context,
+        struct err *e) MUST_CHECK;
+
+/* Descriptors that it has open itself. */
+uint32_t dataset_files(const struct dataset *d);
 
 /* Reads a pair of IDX files, plain or gzip (told by their first bytes, not their names). Checks
  * magic, type, sizes against the file's own length, that both counts agree and are not 0, and

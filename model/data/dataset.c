@@ -44,6 +44,11 @@ void dataset_close(struct dataset *d)
 	memset(d, 0, sizeof *d);
 }
 
+uint32_t dataset_files(const struct dataset *d)
+{
+	return d->tokens ? tokens_files(d->tokens) : 0;
+}
+
 /* Of channel c of every groups. */
 static void statistics(const struct dataset *d, const uint32_t *index, uint32_t n, size_t c,
         size_t groups, double *mean, double *std)

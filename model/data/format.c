@@ -59,21 +59,29 @@ static int detect(const char *path, int *format, struct err *e)
 			*format = i;
 			return 0;
 		}
-	return err_set(e, ERR_FORMAT, "%s: no data of a known format is there: see data.path",
-	        path);
+	return err_set(
+	        e, ERR_FORMAT, "%s: no data of a known format is there: see data.path", path);
 }
 
-int dataset_read(struct dataset *d, int format, const char *path, enum data_part part,
-        int64_t classes, int64_t context, struct err *e)
+int dataset_read_beside(struct dataset *d, const struct dataset *other, int format,
+        const char *path, enum data_part part, int64_t classes, int64_t context, struct err *e)
 {
 	memset(d, 0, sizeof *d);
 	d->context = context;
+	d->beside = other;
 	int rc = dataset__check_classes(classes, e);
 	if (!rc && !format)
 		rc = detect(path, &format, e);
 	if (!rc)
 		rc = formats[format]->read(d, path, part, classes, e);
+	d->beside = NULL;
 	if (rc)
 		dataset_close(d);
 	return rc;
+}
+
+int dataset_read(struct dataset *d, int format, const char *path, enum data_part part,
+        int64_t classes, int64_t context, struct err *e)
+{
+	return dataset_read_beside(d, NULL, format, path, part, classes, context, e);
 }

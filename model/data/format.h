@@ -14,9 +14,9 @@
 struct data_format {
 	/* Whether path has files of this format, by their names or first bytes alone. */
 	bool (*detect)(const char *path);
-	/* One part, checked whole; d is all zero before but for context. classes was checked to be
-	 * in range. On an error d may be filled in part: the caller closes it. ERR_NOTFOUND: no
-	 * file of that part is there. */
+	/* One part, checked whole; d is all zero before but for context and beside. classes was
+	 * checked to be in range. On an error d may be filled in part: the caller closes it.
+	 * ERR_NOTFOUND: no file of that part is there. */
 	int (*read)(struct dataset *d, const char *path, enum data_part part, int64_t classes,
 	        struct err *e);
 };

@@ -31,6 +31,7 @@
 
 struct shard {
 	int fd;
+	bool shared; /* fd is the other part's, see dataset_read_beside */
 	char name[256];
 	uint64_t at;     /* of the file, in bytes: where its tokens begin */
 	uint64_t first;  /* token of the file that our part of it begins with */
@@ -50,9 +51,18 @@ void tokens_close(struct tokens *t)
 	if (!t)
 		return;
 	for (int i = 0; i < t->n_shards; i++)
-		close(t->shard[i].fd);
+		if (!t->shard[i].shared)
+			close(t->shard[i].fd);
 	free(t->shard);
 	free(t);
+}
+
+uint32_t tokens_files(const struct tokens *t)
+{
+	uint32_t n = 0;
+	for (int i = 0; i < t->n_shards; i++)
+		n += !t->shard[i].shared;
+	return n;
 }
 
 static uint32_t little32(const uint8_t *p)
@@ -295,13 +305,32 @@ static int measure(struct tokens *t, struct shard *s, bool header, int64_t *voca
 	return 0;
 }
 
+static bool same_file(int fd, const char *path)
+{
+	struct stat a, b;
+	return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev &&
+	       a.st_ino == b.st_ino;
+}
+
+/* Two parts that are cut from the same files list them alike. */
+static int open_shard(const struct dataset *d, const char *path, struct shard *s, struct err *e)
+{
+	const struct tokens *other = d->beside ? d->beside->tokens : NULL;
+	const int i = d->tokens->n_shards;
+	if (!other || i >= other->n_shards || !same_file(other->shard[i].fd, path))
+		return source_open_fd(path, &s->fd, e);
+	s->fd = other->shard[i].fd;
+	s->shared = true;
+	return 0;
+}
+
 static int add_file(struct dataset *d, const char *path, enum data_part part, bool header,
         bool by_name, int64_t *vocabulary, struct err *e)
 {
 	struct tokens *t = d->tokens;
 	struct shard *s = &t->shard[t->n_shards];
 	uint64_t count = 0;
-	int rc = source_open_fd(path, &s->fd, e);
+	int rc = open_shard(d, path, s, e);
 	if (rc)
 		return err_prefix(e, "%s", path);
 	t->n_shards++;

@@ -32,5 +32,6 @@ int tokens_read(const struct dataset *d, uint32_t i, uint64_t shift, uint8_t *sc
         int32_t *inputs, int32_t *labels, struct err *e) MUST_CHECK;
 
 void tokens_close(struct tokens *t);
+uint32_t tokens_files(const struct tokens *t); /* descriptors of its own */
 
 #endif

@@ -163,6 +163,59 @@ static void text_as_bytes(void **state)
 	clear_folder();
 }
 
+static int open_files(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int n = 0;
+	assert_non_null(dir);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* Both parts of files that each have a part in have one descriptor for each file. */
+static void parts_share_their_files(void **state)
+{
+	const int before = open_files(), format = format_of("tokens");
+	struct dataset train, test;
+	struct err e = {0};
+	(void)state;
+	put("a.bin", room, shard(20240520, 1, 100, 0));
+	put("b.bin", room, shard(20240520, 1, 200, 1000));
+	open_set(&train, "tokens", DATA_TRAIN, 0);
+	assert_int_equal(
+	        dataset_read_beside(&test, &train, format, folder, DATA_TEST, 0, T, &e), 0);
+	assert_int_equal(open_files(), before + 2);
+	assert_int_equal(dataset_files(&train), 2);
+	assert_int_equal(dataset_files(&test), 0);
+	expect(&train, 0, 0, 0);
+	expect(&test, 0, 0, 90);
+	expect(&test, 1, 0, 1180); /* (10 - 4)/4 is 1 */
+	dataset_close(&test);
+	expect(&train, 0, 0, 0);
+	/* Another file under that name, and files of the test set alone, are opened. */
+	put("c.bin", room, shard(20240520, 1, 100, 0));
+	char from[128], to[128];
+	snprintf(from, sizeof from, "%s/c.bin", folder);
+	snprintf(to, sizeof to, "%s/b.bin", folder);
+	assert_int_equal(rename(from, to), 0);
+	assert_int_equal(
+	        dataset_read_beside(&test, &train, format, folder, DATA_TEST, 0, T, &e), 0);
+	assert_int_equal(dataset_files(&test), 1);
+	expect(&test, 1, 0, 90);
+	dataset_close(&test);
+	put("a_test.bin", room, shard(20240520, 1, 100, 7));
+	assert_int_equal(
+	        dataset_read_beside(&test, &train, format, folder, DATA_TEST, 0, T, &e), 0);
+	assert_int_equal(dataset_files(&test), 1);
+	expect(&test, 0, 0, 7);
+	dataset_close(&test);
+	dataset_close(&train);
+	assert_int_equal(open_files(), before);
+	clear_folder();
+}
+
 static void damaged_files(void **state)
 {
 	static const uint32_t magic = 20240520;
@@ -451,6 +504,7 @@ int main(void)
 	        cmocka_unit_test(shards_of_llm_c),
 	        cmocka_unit_test(files_without_a_header),
 	        cmocka_unit_test(text_as_bytes),
+	        cmocka_unit_test(parts_share_their_files),
 	        cmocka_unit_test(damaged_files),
 	        cmocka_unit_test(shards_by_a_pattern),
 	        cmocka_unit_test(large_files_are_checked_when_asked),
