@@ -21,6 +21,7 @@
 #include "agent/config/paths.h"
 #include "agent/control/control.h"
 #include "agent/daemon/admit.h"
+#include "agent/daemon/rlimits.h"
 #include "agent/daemon/signals.h"
 #include "agent/daemon/startup.h"
 #include "agent/daemon/training.h"
@@ -339,6 +340,7 @@ static int open_network(struct agent *a, struct err *e)
 	n->left_cb = on_left;
 	n->admission = a->admission;
 	n->learner = a->training.learner;
+	n->connections_max = rlimits_connections(n->learner ? n->learner->info.files : 0);
 	if (n->learner) {
 		n->config = a->config;
 		n->out = a->training.out;

@@ -8,8 +8,11 @@
 
 #define RLIMITS_RESERVED 64 /* descriptors that are not for peers' control connections */
 
-/* Sets them, and returns how many connections the network may hold at one time. What cannot be set
- * is left as it is: an agent that may not lower its limits still runs. */
-uint32_t rlimits_set(void);
+/* Sets them. What cannot be set is left as it is: an agent that may not lower its limits still
+ * runs. */
+void rlimits_set(void);
+
+/* How many connections the network may hold at one time, where so many files of data stay open. */
+uint32_t rlimits_connections(uint32_t files);
 
 #endif

@@ -119,7 +119,7 @@ int startup_open(struct startup *w, const struct config *c, struct err *e)
 	n->dialable = c->agent.dialable;
 	n->wan = c->agent.profile == PROFILE_WAN;
 	n->members_max = (uint32_t)c->agent.members_max;
-	n->connections_max = rlimits_set(); /* before the first key is read */
+	rlimits_set(); /* before the first key is read */
 	n->secrets = &w->secrets;
 	n->lists = &w->lists;
 	int rc = read_files(w, c, e);

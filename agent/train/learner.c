@@ -421,6 +421,7 @@ static void fill_info(struct learner_info *i, const struct trainer *t)
 	        .model = a->preset[0] != '\0' ? a->preset : "own layers",
 	        .device = t->dev->text,
 	        .context = a->tokens ? (uint64_t)a->positions : 0,
+	        .files = dataset_files(&t->train_data) + dataset_files(&t->test_data),
 	};
 	learner_groups_of(&i->groups, a);
 }

@@ -122,10 +122,11 @@ struct learner_info {
 	struct learner_groups groups;
 	uint64_t total;             /* samples of the whole run: epochs × the whole set */
 	bool evaluates;             /* there is something to evaluate a model on */
-	bool packs; /* learner_pack and learner_apply_packed may be asked for */
+	bool packs;                 /* learner_pack and learner_apply_packed may be asked for */
 	bool measures;              /* learner_measure may be asked for; else the caller measures */
 	const char *model, *device; /* for people; borrowed from the learner */
 	uint64_t context;           /* tokens of a sample; 0: samples are no tokens */
+	uint32_t files;             /* of data, that stay open */
 };
 
 struct learner;

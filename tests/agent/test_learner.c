@@ -352,6 +352,7 @@ static void batches_of_tokens_are_samples(void **state)
 	b.config.train.batch_adapt = BATCH_ADAPT_NORM;
 	b.config.run.stop_after = 1;
 	bed_open(&b);
+	assert_int_equal(b.l->info.files, 1); /* which both parts read */
 	learner_begin(b.l);
 	learner_train(b.l);
 	await(&b, &b.done, 1);
