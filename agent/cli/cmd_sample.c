@@ -94,9 +94,10 @@ static int add_prompt(struct sample *s, const char *prompt, struct err *e)
 	                        : err_set(e, ERR_INVALID, "--prompt: at least one token is needed");
 }
 
-static int write_text(struct sample *s, long long n, struct err *e)
+/* Until nobody takes it any more, which is told, and the status. */
+static int write_text(struct sample *s, long long n, int *status, struct err *e)
 {
-	for (long long i = 0; i < n; i++) {
+	for (long long i = 0; i < n && *status == EXIT_OK; i++) {
 		int32_t token;
 		int rc = sample_next(&s->sampler, &s->how, &s->rng, &token, e);
 
@@ -106,11 +107,12 @@ static int write_text(struct sample *s, long long n, struct err *e)
 			putchar(token);
 		else
 			printf("%s%d", i > 0 ? " " : "", (int)token);
-		fflush(stdout);
+		*status = cli_finish(EXIT_OK);
 		sample_add(&s->sampler, token);
 	}
-	putchar('\n');
-	return ferror(stdout) ? err_set(e, ERR_IO, "stdout cannot be written") : 0;
+	if (*status == EXIT_OK)
+		putchar('\n');
+	return 0;
 }
 
 static const char *given(const struct cli_args *a, const char *flag, const char *otherwise)
@@ -171,9 +173,10 @@ int cmd_sample(int argc, char **argv)
 	}
 	if (rc == 0) {
 		busy_with = EXIT_FAILED;
-		rc = write_text(&s, strtoll(given(&args, "--tokens", "256"), NULL, 10), &e);
+		status = EXIT_OK;
+		rc = write_text(
+		        &s, strtoll(given(&args, "--tokens", "256"), NULL, 10), &status, &e);
 	}
-	status = EXIT_OK;
 	if (rc != 0) {
 		log_error("%s", e.msg);
 		status = rc == ERR_NONFINITE || rc == ERR_UNSUPPORTED ? EXIT_MODEL

@@ -429,6 +429,22 @@ else
 	ok 0 "memory that is not executable # SKIP $(head -n 1 deny.log)"
 fi
 
+# --- a text
+
+if [ -w /dev/full ]; then
+	yes 'a text of some bytes' 2>/dev/null | head -c 2000 >text.txt
+	"$dunlin" train --model gpt --gpt-layers 1 --gpt-width 8 --gpt-heads 1 --data text.txt \
+		--context 8 --batch 4 --epochs 0.1 --device cpu --out text >text.log 2>&1
+	is "a gpt learns a text" test -e text/final.safetensors
+	# Enough for an age: timeout would say 124.
+	sample_to_full() {
+		timeout 60 "$dunlin" sample text/final.safetensors --tokens 900000000 >/dev/full
+	}
+	code 1 "write to stdout: No space left" "nobody takes a sample, and it ends" sample_to_full
+else
+	ok 0 "nobody takes a sample, and it ends # SKIP no /dev/full"
+fi
+
 # --- a control group with half of a core's time
 
 has_quota() { # has_quota GROUP: makes it
