@@ -32,11 +32,13 @@ struct kind {
 	int labels; /* bytes */
 	int classes, coarse;
 	const char *train, *test;
+	const char *otherwise; /* what files of such names may be, for people */
 };
 
 static const struct kind kinds[] = {
-        {1, 10, 0, "data_batch_%d.bin", "test_batch.bin"},
-        {2, 100, 20, "train.bin", "test.bin"},
+        {1, 10, 0, "data_batch_%d.bin", "test_batch.bin", ""},
+        {2, 100, 20, "train.bin", "test.bin",
+                "; tokens without a header are named: --data-format tokens16"},
 };
 
 /* Room for the samples of one more file. */
@@ -69,16 +71,16 @@ static int take_records(
 	if (len % record)
 		return err_set(e, ERR_FORMAT,
 		        "truncated, or not CIFAR-%d: a sample has %zu bytes, and after %zu of "
-		        "them %zu bytes are left",
-		        k->classes, record, len / record, len % record);
+		        "them %zu bytes are left%s",
+		        k->classes, record, len / record, len % record, k->otherwise);
 	int rc = grow(d, (uint32_t)(len / record), e);
 	for (size_t i = 0; i < len / record && !rc; i++, p += record) {
 		const int label = p[k->labels - 1];
 		if (label >= k->classes || (k->coarse && p[0] >= k->coarse))
 			return err_set(e, ERR_FORMAT,
 			        "label %d of sample %zu (counted from 0) is out of range: not a "
-			        "file of CIFAR-%d, or damaged",
-			        label >= k->classes ? label : p[0], i, k->classes);
+			        "file of CIFAR-%d, or damaged%s",
+			        label >= k->classes ? label : p[0], i, k->classes, k->otherwise);
 		d->labels[d->count] = label;
 		interleave(p + k->labels, d->pixels + (size_t)d->count * CHANNELS * PLANE);
 		d->count++;
@@ -131,13 +133,13 @@ static bool has(const struct kind *k, const char *folder, enum data_part part)
 	return there;
 }
 
+/* train.bin is a name for anything: what begins as tokens is not ours. */
 static bool detect(const char *folder)
 {
-	bool there = false;
-	for (int i = 0; i < 2; i++)
-		there = there || has(&kinds[i], folder, DATA_TRAIN) ||
-		        has(&kinds[i], folder, DATA_TEST);
-	return there;
+	if (has(&kinds[0], folder, DATA_TRAIN) || has(&kinds[0], folder, DATA_TEST))
+		return true;
+	return (has(&kinds[1], folder, DATA_TRAIN) || has(&kinds[1], folder, DATA_TEST)) &&
+	       !data_format_tokens.detect(folder);
 }
 
 /* All files of data_batch_1.bin, data_batch_2.bin, …; none may be missing in between. */

@@ -163,6 +163,26 @@ static void text_as_bytes(void **state)
 	clear_folder();
 }
 
+/* Names that CIFAR-100 has, too. */
+static void train_bin_may_be_tokens(void **state)
+{
+	static const char hint[] = "--data-format tokens16";
+	struct dataset d;
+	(void)state;
+	put("train.bin", room, shard(20240520, 1, 40, 700));
+	put("test.bin", room, shard(20240520, 1, 12, 0));
+	open_set(&d, "auto", DATA_TRAIN, 0);
+	assert_int_equal(d.classes, 50257);
+	expect(&d, 0, 0, 700);
+	dataset_close(&d);
+	const size_t n = shard(20240520, 1, 1537, 700); /* as large as a sample of CIFAR-100 */
+	put("train.bin", room + TOKENS_HEADER_BYTES, n - TOKENS_HEADER_BYTES - 2);
+	put("test.bin", room + TOKENS_HEADER_BYTES, n - TOKENS_HEADER_BYTES);
+	refuse("auto", DATA_TRAIN, 0, ERR_FORMAT, hint);
+	refuse("auto", DATA_TEST, 0, ERR_FORMAT, hint);
+	clear_folder();
+}
+
 static int open_files(void)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -504,6 +524,7 @@ int main(void)
 	        cmocka_unit_test(shards_of_llm_c),
 	        cmocka_unit_test(files_without_a_header),
 	        cmocka_unit_test(text_as_bytes),
+	        cmocka_unit_test(train_bin_may_be_tokens),
 	        cmocka_unit_test(parts_share_their_files),
 	        cmocka_unit_test(damaged_files),
 	        cmocka_unit_test(shards_by_a_pattern),
