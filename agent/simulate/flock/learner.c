@@ -79,13 +79,14 @@ void world_learner_close(struct world *w, uint32_t i)
 	struct world_agent *a = &w->agent[i];
 	free(a->learner.before);
 	free(a->snapshot);
+	free(a->noise);
 	free(a->staging);
 	free(a->donated);
 	free(a->fetched);
 	free(a->phi);
 	free(a->outer);
 	a->learner.before = a->staging = a->donated = a->fetched = a->phi = a->outer = NULL;
-	a->snapshot = NULL;
+	a->snapshot = a->noise = NULL;
 	a->learner.n = 0;
 	a->learner.training = false;
 }
@@ -205,6 +206,22 @@ static void tell_scales(struct world *w, struct world_agent *g, struct flock_eve
 	e->code = lattice && g->last.refused ? ERR_LIMIT : 0;
 }
 
+/* What a bad agent sends instead. It is as large as its parameters, and made now: when it is sent a
+ * step may be changing them. */
+static void make_noise(struct world *w, uint32_t i, enum convert_format f)
+{
+	struct world_agent *g = &w->agent[i];
+	if (!sim_bad(w->sim, i))
+		return;
+	if (!g->noise)
+		g->noise = (uint8_t *)world_vector(w->n_total + LATTICE_BLOCK);
+	const float *x = sim_sent(w->sim, i, fleet_x(sim_fleet(w->sim), i), w->room);
+	if (f >= CONVERT_WORDS)
+		(void)!lattice_pack(&g->last.l, g->noise, x, 0, w->n_total, NULL);
+	else
+		convert_best()->pack(f, g->noise, x, w->n_total);
+}
+
 static void snapshot(
         struct world *w, uint32_t i, const struct flock_action *a, struct world_item *x)
 {
@@ -220,10 +237,12 @@ static void snapshot(
 	g->last.format = a->snapshot.format;
 	if (f >= CONVERT_WORDS) {
 		pack(w, i, a);
+		make_noise(w, i, f);
 		x->sketch = g->last.sketch;
 		return;
 	}
 	convert_best()->pack(f, g->snapshot, fleet_x(sim_fleet(w->sim), i), w->n_total);
+	make_noise(w, i, f);
 	if (a->snapshot.sketch)
 		sketch_wire(w, f, g->snapshot, NULL, &x->sketch);
 }
@@ -233,7 +252,7 @@ void world_receive(struct world *w, uint32_t from, uint32_t to, uint8_t format)
 	struct world_agent *a = &w->agent[from], *b = &w->agent[to];
 	enum convert_format f = (enum convert_format)format;
 	const struct convert *c = convert_best();
-	const uint8_t *wire = a->snapshot;
+	const uint8_t *wire = a->noise ? a->noise : a->snapshot;
 	size_t at = 0, word = f < CONVERT_WORDS ? convert_word(f) : 0;
 	memset(b->distance2, 0, sizeof b->distance2);
 	b->finite = true;
@@ -241,17 +260,6 @@ void world_receive(struct world *w, uint32_t from, uint32_t to, uint8_t format)
 		return;
 	if (!b->staging)
 		b->staging = world_vector(w->n_total);
-	if (sim_bad(w->sim, from)) {
-		float *x = fleet_x(sim_fleet(w->sim), from);
-		memcpy(w->room + w->n_total, sim_sent(w->sim, from, x, w->room),
-		        w->n_total * sizeof *x);
-		if (f >= CONVERT_WORDS)
-			(void)!lattice_pack(&a->last.l, (uint8_t *)w->room, w->room + w->n_total, 0,
-			        w->n_total, NULL);
-		else
-			c->pack(f, (uint8_t *)w->room, w->room + w->n_total, w->n_total);
-		wire = (const uint8_t *)w->room;
-	}
 	if (f >= CONVERT_WORDS) {
 		receive_packed(w, b, wire);
 		return;

@@ -101,6 +101,7 @@ struct world_agent {
 	uint32_t sending, receiving; /* transfers of parameters */
 	/* Owned; taken at the first use. By enum flock_slot. */
 	uint8_t *snapshot;
+	uint8_t *noise; /* the same: what a bad agent sends in its place; NULL: nothing else */
 	float *staging, *donated, *fetched;
 	float *phi, *outer;                    /* of NoLoCo, n_train floats each */
 	double distance2[EXCHANGE_GROUPS_MAX]; /* of staging */

@@ -218,7 +218,7 @@ static int flock_start(struct sim *s, struct err *e)
 	fill_base(w);
 	name_agents(w);
 	w->actions = calloc(1, sizeof *w->actions);
-	w->room = world_vector(w->trains ? 2 * w->n_total + LATTICE_BLOCK : 1);
+	w->room = world_vector(w->trains ? w->n_total : 1);
 	w->initial = world_vector(w->trains ? w->n_total : 1);
 	if (!w->actions)
 		abort();
