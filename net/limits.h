@@ -69,7 +69,9 @@ _Static_assert(AEAD_OFFER_MAX >= 3, "our own ciphers must fit into an offer");
 	X(CERTIFICATES_WANTED, 64, "ids whose certificate is asked for at one time")        \
 	X(CERTIFICATES_RATE, 256, "certificates a second that one peer has us verify")      \
 	X(CERTIFICATES_HELD_MS, 120000, "milliseconds that a record waits for one")         \
-	X(CERTIFICATES_DIALS, 4, "dials at one time to ask for certificates")
+	X(CERTIFICATES_DIALS, 4, "dials at one time to ask for certificates")               \
+	X(SETTINGS_BYTES_MAX, 65536, "bytes of a run's settings, as a joiner asks for them") \
+	X(SETTINGS_PART, 4096, "bytes of them in one message")
 
 enum net_limit {
 #define X(name, value, meaning) name = value,

@@ -55,6 +55,7 @@ libnet_a_SOURCES = \
 	net/transport/links.c \
 	net/transport/kept.c \
 	net/transport/room.c \
+	net/transport/settings.c \
 	net/transport/lists.c \
 	net/transport/lists.h \
 	net/transport/transport.c \

@@ -36,6 +36,8 @@ enum wire_kind {
 	WIRE_CERTIFICATES,      /* of ids that are spoken of next, or were asked for */
 	WIRE_WANT_CERTIFICATES, /* of these ids */
 	WIRE_REVOKED,           /* the owner's list */
+	WIRE_WANT_SETTINGS,     /* of the run, for one who is about to join */
+	WIRE_SETTINGS,
 };
 
 /* Why a peer is refused or a connection ends. The words say it for people; the number lets a
@@ -81,6 +83,14 @@ struct wire_admission {
 	uint8_t bytes[WIRE_ADMISSION_BYTES];
 };
 
+/* A part of the settings of the sender's run; WANT_SETTINGS has the offset alone. */
+struct wire_settings {
+	uint32_t offset, total; /* total 0: it has no run */
+	uint16_t length;
+	uint8_t bytes[SETTINGS_PART];
+};
+_Static_assert(SETTINGS_PART + 24 <= WIRE_BYTES_MAX, "with its kind and its numbers");
+
 struct wire_refusal {
 	uint16_t why; /* enum wire_why */
 	char words[WIRE_WORDS_MAX + 1];
@@ -102,6 +112,7 @@ struct wire_message {
 		struct wire_bulk_open bulk;  /* WIRE_BULK_OPEN */
 		struct exchange_message exchange;
 		struct wire_admission admission; /* CERTIFICATES, WANT_CERTIFICATES, REVOKED */
+		struct wire_settings settings;   /* WANT_SETTINGS, SETTINGS */
 	};
 };
 

@@ -118,6 +118,14 @@ static const struct wire__field admission[] = {
         BLOB(wire_message, admission.bytes, admission.length, "bytes"),
 };
 
+#define SETTINGS_OFFSET UINT(wire_message, settings.offset, "offset", 0, SETTINGS_BYTES_MAX)
+static const struct wire__field want_settings[] = {SETTINGS_OFFSET};
+static const struct wire__field settings[] = {
+        SETTINGS_OFFSET,
+        UINT(wire_message, settings.total, "total", 0, SETTINGS_BYTES_MAX),
+        BLOB(wire_message, settings.bytes, settings.length, "bytes"),
+};
+
 const struct wire__layout wire__messages[WIRE__MESSAGES] = {
         [MESSAGE_PING] = WIRE__LAYOUT("ping", ping, 3),
         [MESSAGE_ACK] = WIRE__LAYOUT("ack", ack, 2),
@@ -136,6 +144,8 @@ const struct wire__layout wire__messages[WIRE__MESSAGES] = {
         [WIRE_CERTIFICATES] = WIRE__LAYOUT("certificates", admission, 1),
         [WIRE_WANT_CERTIFICATES] = WIRE__LAYOUT("want-certificates", admission, 1),
         [WIRE_REVOKED] = WIRE__LAYOUT("revoked", admission, 1),
+        [WIRE_WANT_SETTINGS] = WIRE__LAYOUT("want-settings", want_settings, 1),
+        [WIRE_SETTINGS] = WIRE__LAYOUT("settings", settings, 3),
 };
 
 /* ---- exchanges */
@@ -229,4 +239,4 @@ const struct wire__layout wire__exchanges[EXCHANGE_KINDS] = {
         [EXCHANGE_GIFT] = WIRE__LAYOUT("gift", gift, 11),
         [EXCHANGE_SOON] = WIRE__LAYOUT("soon", soon, 2),
 };
-_Static_assert(WIRE__MESSAGES == WIRE_REVOKED + 1, "the table ends with the last kind");
+_Static_assert(WIRE__MESSAGES == WIRE_SETTINGS + 1, "the table ends with the last kind");

@@ -90,7 +90,7 @@ static inline void wire__store(void *at, size_t size, uint64_t number)
 
 /* By kind; without a name: there is none. The base of a row is the struct gossip_message,
  * member_sketch (SKETCH), exchange_message (EXCHANGE) or else wire_message. */
-#define WIRE__MESSAGES 74
+#define WIRE__MESSAGES 76
 extern const struct wire__layout wire__messages[WIRE__MESSAGES];
 extern const struct wire__layout wire__hello_full;  /* the second and third of a handshake */
 extern const struct wire__layout wire__exchanges[]; /* by enum exchange_message_kind */

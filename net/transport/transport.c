@@ -200,6 +200,7 @@ void transport__down(struct transport *t, struct conn *c, enum conn_state was)
 		c->announced = false;
 		if (tell && cb->down_cb && !transport__find(t, &c->id))
 			cb->down_cb(cb->arg, &c->id);
+		settings__down(c);
 		return;
 	}
 	if (!c->initiator || was == CONN_CLOSING)
@@ -213,6 +214,7 @@ void transport__down(struct transport *t, struct conn *c, enum conn_state was)
 		return;
 	}
 	explain(t, c, was, next);
+	settings__down(c);
 	if (!next && c->expects_id && cb->down_cb && !transport__find(t, &c->id))
 		cb->down_cb(cb->arg, &c->id);
 }
@@ -283,6 +285,8 @@ static void session_message(struct transport *t, struct conn *c, const struct wi
 	} else if (m->kind == WIRE_EXCHANGE) {
 		if (cb->exchange_cb && !t->closing)
 			cb->exchange_cb(cb->arg, &c->id, &m->exchange);
+	} else if (m->kind >= WIRE_WANT_SETTINGS) {
+		settings__received(c, m);
 	} else if (m->kind > WIRE_EXCHANGE) {
 		certificates__received(c, m);
 	} else if (m->kind == WIRE_BYE) {

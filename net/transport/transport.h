@@ -36,6 +36,7 @@
 #define PROTOCOL_MAX 3
 
 struct transport;
+struct wire_settings; /* net/codec/wire.h */
 
 enum transport_level { TRANSPORT_DEBUG, TRANSPORT_INFO, TRANSPORT_WARN };
 
@@ -58,6 +59,10 @@ struct transport_callbacks {
 	 * carried a transfer before, and nobody knows yet whether the peer's end still stands. */
 	void (*bulk_cb)(void *arg, const struct peer_id *id, uint64_t exchange, int fd,
 	        bool we_dialled, bool kept, const struct frame_bulk *keys, const struct aead *aead);
+	/* An answer to transport_ask_settings, from whoever was dialled at that address, who is
+	 * proven; NULL: there is and will be none. May be NULL, as the next. */
+	void (*settings_cb)(
+	        void *arg, const struct peer_addr *dialled, const struct wire_settings *s);
 	/* Whether that peer has a member's record; may be NULL. */
 	bool (*member_cb)(void *arg, const struct peer_id *id);
 	/* For the log: what happened and what to do about it. */
@@ -78,6 +83,10 @@ struct transport_config {
 	uint64_t generation;
 	struct peer_addrs advertise; /* what peers are told; may be none */
 	bool dialable;
+	/* What a peer that asks for the settings of our run is told, at most SETTINGS_BYTES_MAX;
+	 * borrowed; 0 bytes: there is no run. */
+	const uint8_t *settings;
+	uint32_t settings_length;
 	uint16_t protocol_min, protocol_max; /* PROTOCOL_MIN and _MAX; a test may set others */
 	uint32_t peers_max;
 	/* Sockets for connections at one time, at least 16; 0: as many as come. room.c says who
@@ -128,6 +137,11 @@ int transport_bulk(struct transport *t, const struct peer_id *id, uint64_t excha
 /* Takes back the fd of a bulk connection on which both directions have ended in order. It is kept
  * for the pair's next exchange, whichever side begins it; see kept.c for how long. */
 void transport_bulk_keep(struct transport *t, const struct peer_id *id, int fd);
+
+/* Asks for the settings of the run, from an offset on, who listens at that address, over the stream
+ * that was dialled for it, which is dialled now if there is none. False: it cannot be; else
+ * settings_cb says what came of it, though one that is of an earlier version never answers. */
+bool transport_ask_settings(struct transport *t, const struct peer_addr *at, uint32_t offset);
 
 /* A member's generation, as its record says: datagrams to and from it use it. Also forgets a
  * generation that is over. */

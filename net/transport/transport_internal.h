@@ -66,6 +66,7 @@ struct conn {
 	struct peer_id id;      /* proven when up; before, who is expected if wanted */
 	bool expects_id;
 	bool for_certificates;        /* dialled to ask for one */
+	bool for_settings;            /* dialled to ask for a run's */
 	struct peer_addrs advertised; /* those that can be dialled */
 	bool peer_dialable;
 	uint64_t certificates_second; /* in which it had us verify so many: */
@@ -277,6 +278,13 @@ void turn__spent(struct conn *c, uint64_t ns, uint64_t cpu_ns);
 bool turn__rests(struct conn *c);  /* whether its peer has had its share for now */
 void turn__wait(struct conn *c);   /* until the next one */
 void turn__forget(struct conn *c); /* it waits no more */
+
+/* ---- settings.c */
+
+/* WANT_SETTINGS or SETTINGS. */
+void settings__received(struct conn *c, const struct wire_message *m);
+/* A connection is gone, and no other is dialled in its place. */
+void settings__down(struct conn *c);
 
 /* ---- certificates.c: nothing of it does anything without config.admission */
 

@@ -20,6 +20,7 @@ UNIT_TESTS += \
 	tests/net/test_transport_addrs \
 	tests/net/test_transport_kept \
 	tests/net/test_transport_certificates \
+	tests/net/test_transport_settings \
 	tests/net/test_verify_budget \
 	tests/net/test_wire \
 	tests/net/test_wire_exchange \
