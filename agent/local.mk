@@ -102,10 +102,14 @@ libagent_a_SOURCES = \
 	agent/json/jsontext.h \
 	agent/node/join_hint.c \
 	agent/node/join_hint.h \
+	agent/node/run_settings.c \
+	agent/node/run_settings.h \
 	agent/node/state_dir.c \
 	agent/node/state_dir.h \
 	agent/node/state_writer.c \
 	agent/node/state_writer.h \
+	agent/node/token.c \
+	agent/node/token.h \
 	agent/report/axis.c \
 	agent/report/axis.h \
 	agent/report/markup.c \

@@ -24,7 +24,7 @@
 #define SEED_BYTES crypto_sign_ed25519_SEEDBYTES
 #define VARIANT sodium_base64_VARIANT_URLSAFE_NO_PADDING
 
-#define INVITE_FILE_BYTES (INVITE_BYTES + SEED_BYTES)
+_Static_assert(INVITE_FILE_BYTES == INVITE_BYTES + SEED_BYTES, "alike");
 _Static_assert(INVITE_FILE_BYTES <= KEYFILE_KEY_MAX, "must fit");
 _Static_assert(CERTIFICATE_BYTES <= KEYFILE_KEY_MAX, "must fit");
 #define REVOKED_CHARS_MAX (sizeof REVOKED_PREFIX + REVOCATIONS_BYTES(REVOKED_MAX) * 4 / 3 + 4)
@@ -64,9 +64,14 @@ static int create_line(
 	return rc;
 }
 
+static int write_text(int fd, void *arg, struct err *e)
+{
+	return file_write_all(fd, arg, strlen(arg), e);
+}
+
 /* ---- owners */
 
-static void owner_text(const struct owner *o, char out[OWNER_TEXT_MAX])
+void owner_text(const struct owner *o, char out[OWNER_TEXT_MAX])
 {
 	char line[KEYFILE_LINE_MAX];
 	keyfile_encode(line, OWNER_PREFIX, o->key, sizeof o->key);
@@ -137,11 +142,25 @@ int invite_create(const char *path, struct invite *v, const uint8_t *owner_secre
 	return rc;
 }
 
+int invite_load(const char *path, uint8_t out[INVITE_FILE_BYTES], struct err *e)
+{
+	return load_line(out, INVITE_FILE_BYTES, INVITE_PREFIX, path, e);
+}
+
+int invite_save(const char *path, const uint8_t bytes[INVITE_FILE_BYTES], struct err *e)
+{
+	char line[KEYFILE_LINE_MAX];
+	keyfile_encode(line, INVITE_PREFIX, bytes, INVITE_FILE_BYTES);
+	int rc = file_replace(path, 0600, write_text, line, e);
+	sodium_memzero(line, sizeof line);
+	return rc;
+}
+
 int invite_use(const char *path, const struct peer_id *id,
         const uint8_t id_secret[SIGN_SECRET_BYTES], uint8_t out[CERTIFICATE_BYTES], struct err *e)
 {
 	uint8_t bytes[INVITE_FILE_BYTES], secret[SIGN_SECRET_BYTES], key[SIGN_PUBLIC_BYTES];
-	int rc = load_line(bytes, sizeof bytes, INVITE_PREFIX, path, e);
+	int rc = invite_load(path, bytes, e);
 	if (rc == 0) {
 		crypto_sign_ed25519_seed_keypair(key, secret, bytes + INVITE_BYTES);
 		certificate_sign(bytes, secret, id, id_secret, out);
@@ -156,11 +175,6 @@ int invite_use(const char *path, const struct peer_id *id,
 int certificate_load(const char *path, uint8_t out[CERTIFICATE_BYTES], struct err *e)
 {
 	return load_line(out, CERTIFICATE_BYTES, CERTIFICATE_PREFIX, path, e);
-}
-
-static int write_text(int fd, void *arg, struct err *e)
-{
-	return file_write_all(fd, arg, strlen(arg), e);
 }
 
 int certificate_save(const char *path, const uint8_t bytes[CERTIFICATE_BYTES], struct err *e)

@@ -16,6 +16,9 @@
 /* A new owner's key into a new file (ERR_BUSY: it is there already); public receives its text. */
 int owner_create(const char *path, char public_text[OWNER_TEXT_MAX], struct err *e) MUST_CHECK;
 
+/* The public half as text. */
+void owner_text(const struct owner *o, char out[OWNER_TEXT_MAX]);
+
 /* The text of agent.owner; ERR_FORMAT and others say what is wrong with it. */
 int owner_parse(struct owner *out, const char *text, struct err *e) MUST_CHECK;
 
@@ -26,6 +29,14 @@ void owner_forget(uint8_t *secret);
 /* A new invite with a key of its own into a new file. v's key is filled in. */
 int invite_create(
         const char *path, struct invite *v, const uint8_t *owner_secret, struct err *e) MUST_CHECK;
+
+/* The bytes of an invite's file, with the secret half of its key: the caller wipes them. The chain
+ * is not checked. */
+#define INVITE_FILE_BYTES (INVITE_BYTES + 32)
+int invite_load(const char *path, uint8_t out[INVITE_FILE_BYTES], struct err *e) MUST_CHECK;
+/* Replaces the file, mode 0600. */
+int invite_save(
+        const char *path, const uint8_t bytes[INVITE_FILE_BYTES], struct err *e) MUST_CHECK;
 
 /* Certifies id, whose secret half is needed too, with the invite in that file. The chain is not
  * checked. */

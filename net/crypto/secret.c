@@ -18,7 +18,7 @@
 
 _Static_assert(SECRET_TEXT_MAX >= KEYFILE_LINE_MAX, "keyfile_encode writes that much");
 
-static void flock_of(struct flock_id *out, const uint8_t secret[SECRET_BYTES])
+void flock_of(struct flock_id *out, const uint8_t secret[SECRET_BYTES])
 {
 	crypto_generichash_state st;
 	crypto_generichash_init(&st, NULL, 0, sizeof out->bytes);
@@ -51,6 +51,15 @@ int secret_create(const char *path, struct flock_id *flock, struct err *e)
 	int rc = secret_make(line, flock, e);
 	if (rc == 0)
 		rc = keyfile_create(path, line, e);
+	sodium_memzero(line, sizeof line);
+	return rc;
+}
+
+int secret_keep(const char *path, const uint8_t secret[SECRET_BYTES], struct err *e)
+{
+	char line[SECRET_TEXT_MAX];
+	keyfile_encode(line, PREFIX, secret, SECRET_BYTES);
+	int rc = keyfile_create(path, line, e);
 	sodium_memzero(line, sizeof line);
 	return rc;
 }

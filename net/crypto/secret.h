@@ -41,6 +41,12 @@ int secret_make(char line[SECRET_TEXT_MAX], struct flock_id *flock, struct err *
 /* The same into a new file, mode 0600; one that is there already is refused. */
 int secret_create(const char *path, struct flock_id *flock, struct err *e) MUST_CHECK;
 
+/* Writes a secret that came another way; alike. */
+int secret_keep(const char *path, const uint8_t secret[SECRET_BYTES], struct err *e) MUST_CHECK;
+
+/* The id of the flock that a secret makes. */
+void flock_of(struct flock_id *out, const uint8_t secret[SECRET_BYTES]);
+
 /* The first bytes of an id, enough to tell flocks apart by eye; returns out. */
 #define FLOCK_TEXT 17
 const char *flock_text(const struct flock_id *flock, char out[FLOCK_TEXT]);

@@ -28,11 +28,13 @@ UNIT_TESTS += \
 	tests/agent/test_plot \
 	tests/agent/test_report \
 	tests/agent/test_rlimits \
+	tests/agent/test_run_settings \
 	tests/agent/test_schema \
 	tests/agent/test_signals \
 	tests/agent/test_simulate_flock \
 	tests/agent/test_simulate_methods \
 	tests/agent/test_state_dir \
+	tests/agent/test_token \
 	tests/agent/test_trainer \
 	tests/agent/test_trainer_outer \
 	tests/agent/test_trainer_stats \

@@ -25,8 +25,10 @@ declare -A files=(
 	[lattice]="net/bulk/lattice*.c gossip/exchange/scales.c"
 	[noise]="net/crypto/noise*.c"
 	[npy]="model/data/npy.c"
+	[run_settings]="agent/node/run_settings.c"
 	[safetensors]="model/io/safetensors*.c agent/train/gpt2.c agent/config/gpt2_config.c"
 	[scenario]="agent/simulate/scenario.c"
+	[token]="agent/node/token.c"
 	[transport]="net/transport/*.c net/codec/*.c"
 	[wire]="net/codec/wire*.c"
 )

@@ -19,8 +19,10 @@ FUZZ_TARGETS = \
 	tests/fuzz/fuzz_lattice \
 	tests/fuzz/fuzz_noise \
 	tests/fuzz/fuzz_npy \
+	tests/fuzz/fuzz_run_settings \
 	tests/fuzz/fuzz_safetensors \
 	tests/fuzz/fuzz_scenario \
+	tests/fuzz/fuzz_token \
 	tests/fuzz/fuzz_tokens \
 	tests/fuzz/fuzz_transport \
 	tests/fuzz/fuzz_wire
@@ -45,8 +47,10 @@ tests_fuzz_fuzz_idx_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_lattice_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
 tests_fuzz_fuzz_noise_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
 tests_fuzz_fuzz_npy_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_run_settings_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_safetensors_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_scenario_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_token_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_tokens_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_datagram_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
 tests_fuzz_fuzz_frame_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
