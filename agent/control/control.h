@@ -23,6 +23,7 @@
 #include <uv.h>
 
 struct agent_view; /* agent/drivers/driver.h */
+struct token;      /* agent/node/token.h */
 
 #define CONTROL_IDLE_MS 60000 /* a client idle for so long gives way when there are too many */
 #define CONTROL_SLICE 128     /* members printed before the loop may do something else */
@@ -39,6 +40,10 @@ struct control_view {
 	uint64_t uptime_ms, rss_kb;
 	struct transport_counters net;
 	struct driver_lag lag;
+	/* What joins the run, without secret and seeds, and the files of the flock's secret, a
+	 * list; borrowed; NULL: there is none. */
+	const struct token *token;
+	const char *keys;
 	const struct agent_view *flock; /* borrowed; NULL: this agent only keeps membership */
 };
 

@@ -8,10 +8,12 @@
  * What can fail is the request, which is answered with an error, or memory. */
 #include "agent/control/control.h"
 
+#include "agent/base/textlist.h"
 #include "agent/config/options.h"
 #include "agent/control/control_flock.h"
 #include "agent/json/jsonout.h"
 #include "agent/json/jsontext.h"
+#include "agent/node/token.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -242,6 +244,42 @@ static int print_leave(const struct control_view *v, uint32_t max, struct buf *o
 	return rc ? rc : buf_printf(out, ",\"leave_s\":%.3f", v->leave_s);
 }
 
+/* Our own first address, peers that live, then what else we advertise: the run may survive us. */
+static void add_seeds(const struct gossip *g, struct token *t)
+{
+	const struct member_record *self = gossip_self(g);
+	int own = self->dialable ? self->addrs.n : 0;
+	char text[64];
+	if (own > 0)
+		token_add_seed(t, peer_addr_text(&self->addrs.at[0], text));
+	for (uint32_t i = 0; i < gossip_count(g) && t->n_seeds < TOKEN_SEEDS_MAX; i++) {
+		struct member_view m = gossip_member(g, i);
+		if (m.state == MEMBER_ALIVE && m.record.dialable && m.addrs.n > 0)
+			token_add_seed(t, peer_addr_text(&m.addrs.at[0], text));
+	}
+	for (int i = 1; i < own; i++)
+		token_add_seed(t, peer_addr_text(&self->addrs.at[i], text));
+}
+
+/* The secret does not go through here: who asks reads it from its file, if it may. */
+static int print_invite(const struct control_view *v, uint32_t max, struct buf *out)
+{
+	struct json_out j = {.buf = out};
+	char text[TOKEN_TEXT_MAX];
+	(void)max;
+	if (v->token) {
+		struct token t = *v->token;
+		add_seeds(v->gossip, &t);
+		token_print(&t, text);
+	}
+	json_text(&j, "token", v->token ? text : NULL);
+	json_open(&j, "keys", '[');
+	for (const char *k = NULL; v->keys && (k = textlist_next(v->keys, k));)
+		json_text(&j, NULL, k);
+	json_close(&j, ']');
+	return j.rc;
+}
+
 static int print_version(const struct control_view *v, uint32_t max, struct buf *out)
 {
 	const struct member_record *self = gossip_self(v->gossip);
@@ -272,6 +310,7 @@ static const struct request_kind {
         {.name = "checkpoint", .print = print_checkpoint, WISH(WISH_SAVE)},
         {.name = "leave", .print = print_leave, .then = CONTROL_THEN_LEAVE},
         {.name = "version", .print = print_version},
+        {.name = "invite", .print = print_invite, .trains = true},
 };
 #define KINDS (sizeof kinds / sizeof *kinds)
 

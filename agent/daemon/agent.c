@@ -18,6 +18,7 @@
 #include "agent/daemon/agent.h"
 
 #include "agent/base/log.h"
+#include "agent/base/textlist.h"
 #include "agent/config/paths.h"
 #include "agent/control/control.h"
 #include "agent/daemon/admit.h"
@@ -27,7 +28,9 @@
 #include "agent/daemon/training.h"
 #include "agent/drivers/driver.h"
 #include "agent/node/join_hint.h"
+#include "agent/node/run_settings.h"
 #include "agent/node/state_writer.h"
+#include "agent/node/token.h"
 #include "agent/train/learner_thread.h"
 
 #include <assert.h>
@@ -53,6 +56,9 @@ struct agent {
 	struct driver *driver;   /* owned */
 	struct control *control; /* owned */
 	struct training training;
+	struct buf settings; /* of the run, for joiners */
+	struct token token;  /* alike, without secret and seeds */
+	char keys[LIMIT_LIST]; /* the files of agent.keys, by whole paths */
 	struct state_writer writer;
 	uv_timer_t timer, leave_timer;
 	uv_async_t signal; /* one of these has come: */
@@ -288,6 +294,8 @@ static void on_look(void *arg, struct control_view *out)
 	if (a->training.learner) {
 		driver_view(a->driver, &a->view);
 		out->flock = &a->view;
+		out->token = a->settings.len > 0 ? &a->token : NULL;
+		out->keys = a->keys;
 	}
 }
 
@@ -312,11 +320,61 @@ static int greet(const struct agent *a)
 	memcpy(g.advertise, told->at, sizeof g.advertise);
 	if (a->training.learner)
 		g.device = learner_trainer(a->training.learner)->device_why;
+	if (a->settings.len > 0)
+		g.token = &a->token;
 	buf_init(&text, 65536);
 	int rc = join_hint_print(&g, &text);
 	int status = rc ? a->o.fail_cb(EXIT_FAILED, "%s", err_text(rc)) : a->o.print_cb(&text);
 	buf_close(&text);
 	return status;
+}
+
+/* The process may change its folder, and who asks has another one. */
+static void keep_key_paths(struct agent *a)
+{
+	for (const char *k = NULL; (k = textlist_next(a->config->agent.keys, k));) {
+		char *path = realpath(k, NULL);
+		/* What has no room is left out: `invite` can be told the file. */
+		if (path && textlist_add(a->keys, sizeof a->keys, path))
+			log_debug("%s: too long for the list of keys", k);
+		free(path);
+	}
+}
+
+/* What joiners are told. */
+static int open_invitation(struct agent *a, struct err *e)
+{
+	const struct config *c = a->config;
+	struct token *t = &a->token;
+	int rc = run_settings_print(c, &a->training.core.manifest, &a->settings);
+	if (rc == ERR_LIMIT) { /* a model of a thousand layers: others need its config */
+		log_warn("the settings of this run are too many for `dunlin join`");
+		return 0;
+	}
+	if (rc)
+		return err_set(e, rc, "%s", err_text(rc));
+	run_settings_hash(a->settings.data, a->settings.len, t->hash);
+	memcpy(t->flock, a->startup.secrets.flock[0].bytes, sizeof t->flock);
+	memcpy(t->run, c->gossip.run, sizeof t->run);
+	t->has_owner = c->agent.owner[0] != '\0';
+	keep_key_paths(a);
+	return t->has_owner ? owner_parse(&t->owner, c->agent.owner, e) : 0;
+}
+
+/* The run that was to be joined must be the one that these data and settings make. */
+static int check_expected(struct agent *a, int *status, struct err *e)
+{
+	struct manifest theirs;
+	char words[MANIFEST_WORDS_MAX + 1];
+	if (!a->o.expected)
+		return 0;
+	theirs = *a->o.expected;
+	theirs.formats = a->training.core.manifest.formats;
+	if (manifest_compare(&theirs, &a->training.core.manifest) == 0)
+		return 0;
+	manifest_words(&theirs, &a->training.core.manifest, words);
+	*status = EXIT_CONFIG;
+	return err_set(e, ERR_MISMATCH, "this is not the run of the token: %s", words);
 }
 
 static int open_network(struct agent *a, struct err *e)
@@ -342,6 +400,8 @@ static int open_network(struct agent *a, struct err *e)
 	n->learner = a->training.learner;
 	n->connections_max = rlimits_connections(n->learner ? n->learner->info.files : 0);
 	if (n->learner) {
+		n->settings = (const uint8_t *)a->settings.data;
+		n->settings_length = (uint32_t)a->settings.len;
 		n->config = a->config;
 		n->out = a->training.out;
 		n->core = a->training.core;
@@ -385,6 +445,11 @@ static int run(struct agent *a)
 	rc = training_open(
 	        &a->training, a->config, &a->loop, &a->identity.id, &a->state, &status, &e);
 	signals_to(on_signal, a); /* told when the loop runs */
+	if (rc == 0 && a->training.learner) {
+		rc = check_expected(a, &status, &e);
+		if (rc == 0)
+			rc = open_invitation(a, &e);
+	}
 	if (rc == 0) {
 		status = EXIT_FAILED;
 		uv_update_time(&a->loop); /* reading data took its time */
@@ -436,6 +501,7 @@ static int run_agent(struct agent *a)
 	if (rc == 0)
 		status = run(a);
 	admission_free(a->admission);
+	buf_close(&a->settings);
 	if (a->identity.secrets)
 		identity_close(&a->identity);
 	state_dir_close(&a->state);
@@ -450,6 +516,7 @@ int agent_run(const struct agent_options *o)
 		return o->fail_cb(EXIT_FAILED, "%s", err_text(ERR_NOMEM));
 	a->o = *o;
 	a->config = o->config;
+	buf_init(&a->settings, SETTINGS_BYTES_MAX);
 	int status = run_agent(a);
 	free(a);
 	return status;

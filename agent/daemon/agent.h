@@ -6,11 +6,14 @@
 #include "agent/base/buf.h"
 #include "agent/base/exit_code.h"
 #include "agent/config/config.h"
+#include "gossip/exchange/manifest.h"
 
 struct agent_options {
 	const struct config *config; /* borrowed, as all of these */
 	const char *config_path;     /* its file, for the join lines; NULL: none */
 	const bool *given;           /* by setting: a flag gave it; for the join lines */
+	/* What the run has that was meant to be joined, without its formats; NULL: any will do. */
+	const struct manifest *expected;
 	/* The greeting goes to stdout, what went wrong to stderr. Both return an exit code: the
 	 * first 0 or its own, the second the one that it gets. */
 	int (*print_cb)(const struct buf *text);

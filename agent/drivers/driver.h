@@ -38,6 +38,8 @@ struct driver_config {
 	bool dialable;
 	bool wan; /* the profile */
 	uint16_t protocol_min, protocol_max;
+	const uint8_t *settings; /* borrowed: as transport_config has them */
+	uint32_t settings_length;
 	const char *const *seeds; /* borrowed: as hostport_parse takes them */
 	int n_seeds;
 	const struct peer_addr *remembered; /* borrowed for driver_new */

@@ -259,6 +259,8 @@ int driver__open_transport(struct driver *d, struct err *e)
 	        .generation = c->generation,
 	        .advertise = c->advertise,
 	        .dialable = c->dialable,
+	        .settings = c->settings,
+	        .settings_length = c->settings_length,
 	        .protocol_min = c->protocol_min,
 	        .protocol_max = c->protocol_max,
 	        .peers_max = c->members_max ? c->members_max : GOSSIP_MEMBERS,

@@ -150,6 +150,20 @@ static int print_beside(const struct join_hint *g, struct buf *out)
 	return rc ? rc : buf_printf(out, "\n");
 }
 
+/* Without the secret, so that it may be shown: the joiner needs the key file. */
+static int print_token(const struct join_hint *g, struct buf *out)
+{
+	struct token t = *g->token;
+	char text[TOKEN_TEXT_MAX], seed[64];
+	for (int i = 0; i < g->n_advertise; i++)
+		token_add_seed(&t, peer_addr_text(&g->advertise[i], seed));
+	token_print(&t, text);
+	int rc = buf_printf(out, "join by a token:      dunlin join %s", text);
+	for (const char *k = NULL; rc == 0 && (k = textlist_next(g->config->agent.keys, k));)
+		rc = add_flag(out, "--key", k);
+	return rc ? rc : buf_printf(out, "\n");
+}
+
 int join_hint_print(const struct join_hint *g, struct buf *out)
 {
 	char id[2 * sizeof g->id.bytes + 1], flock[FLOCK_TEXT], listen[64];
@@ -164,5 +178,7 @@ int join_hint_print(const struct join_hint *g, struct buf *out)
 		        out, "not dialable (agent.dialable): others join through another agent\n");
 	if (rc == 0)
 		rc = print_elsewhere(g, out);
-	return rc ? rc : print_beside(g, out);
+	if (rc == 0)
+		rc = print_beside(g, out);
+	return rc || !g->token ? rc : print_token(g, out);
 }

@@ -5,6 +5,7 @@
 
 #include "agent/base/buf.h"
 #include "agent/config/config.h"
+#include "agent/node/token.h"
 #include "gossip/membership/gossip.h"
 #include "net/crypto/secret.h"
 
@@ -13,6 +14,7 @@ struct join_hint {
 	const char *config_path;     /* borrowed; NULL: none was given */
 	const bool *given;           /* borrowed; by setting: its flag was given; NULL: none was */
 	const char *device;          /* borrowed; which, and why; NULL: it does not train */
+	const struct token *token;   /* borrowed; without seeds; NULL: there is none */
 	struct peer_id id;
 	struct flock_id flock;
 	struct peer_addr listen, advertise[MEMBER_ADDRS_MAX];

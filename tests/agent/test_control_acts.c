@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What else can be asked of an agent that trains: its ledger, its exchanges, and to pause, resume
  * or write a checkpoint. */
+#include "agent/base/textlist.h"
+#include "agent/node/token.h"
 #include "net/bulk/convert.h"
 #include "tests/agent/control_fixture.h"
 
@@ -161,14 +163,41 @@ static void test_acts(void **state)
 	end(&f);
 }
 
+/* The token has the seeds and no secret; what it has of these is not asked for here. */
+static void test_invite(void **state)
+{
+	struct fixture f;
+	struct token t = {.run = "r"}, back;
+	struct err e;
+	char keys[64] = "";
+	(void)state;
+	begin(&f);
+	cJSON *o = ask(&f, "{\"cmd\":\"invite\"}");
+	NULLS(o, "token");
+	assert_int_equal(cJSON_GetArraySize(at(o, "keys")), 0);
+	cJSON_Delete(o);
+	assert_int_equal(textlist_add(keys, sizeof keys, "/a.key"), 0);
+	f.view.token = &t;
+	f.view.keys = keys;
+	o = ask(&f, "{\"cmd\":\"invite\"}");
+	const char *text = at(o, "token")->valuestring;
+	assert_int_equal(token_parse(&back, text, strlen(text), &e), 0);
+	assert_string_equal(back.run, "r");
+	assert_true(!back.has_secret && !back.has_invite && !back.has_owner);
+	assert_string_equal(cJSON_GetArrayItem(at(o, "keys"), 0)->valuestring, "/a.key");
+	cJSON_Delete(o);
+	end(&f);
+}
+
 static void test_an_agent_that_does_not_train(void **state)
 {
-	static const char *const cmds[] = {"pause", "resume", "checkpoint", "ledger", "exchanges"};
+	static const char *const cmds[] = {
+	        "pause", "resume", "checkpoint", "ledger", "exchanges", "invite"};
 	struct fixture f;
 	(void)state;
 	begin(&f);
 	f.view.flock = NULL;
-	for (int i = 0; i < 5; i++) {
+	for (size_t i = 0; i < sizeof cmds / sizeof *cmds; i++) {
 		char request[64];
 		snprintf(request, sizeof request, "{\"cmd\":\"%s\"}", cmds[i]);
 		expect_error(&f, request, "this agent does not train (--no-train)");
@@ -249,6 +278,7 @@ int main(void)
 	        cmocka_unit_test(test_ledger_under_way),
 	        cmocka_unit_test(test_exchanges),
 	        cmocka_unit_test(test_acts),
+	        cmocka_unit_test(test_invite),
 	        cmocka_unit_test(test_an_agent_that_does_not_train),
 	        cmocka_unit_test(test_requests),
 	        cmocka_unit_test(test_every_request_has_its_forms),
