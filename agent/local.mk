@@ -49,6 +49,10 @@ libagent_a_SOURCES = \
 	agent/cli/inspect.h \
 	agent/cli/progress.c \
 	agent/cli/progress.h \
+	agent/cli/setup/cmd_invite.c \
+	agent/cli/setup/cmd_join.c \
+	agent/cli/setup/prompt.c \
+	agent/cli/setup/prompt.h \
 	agent/cli/top_view.c \
 	agent/cli/top_view.h \
 	agent/config/config.c \
@@ -80,6 +84,8 @@ libagent_a_SOURCES = \
 	agent/daemon/admit.h \
 	agent/daemon/agent.c \
 	agent/daemon/agent.h \
+	agent/daemon/fetch.c \
+	agent/daemon/fetch.h \
 	agent/daemon/signals.c \
 	agent/daemon/signals.h \
 	agent/daemon/rlimits.c \

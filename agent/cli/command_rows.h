@@ -59,6 +59,18 @@ COMMAND(REVOKE, revoke, "LABEL|ID...", 1, CLI_ARGS_MAX, 0,
 COMMAND(AGENT, agent, "", 0, 0, TAKEN_BY_AGENT,
 	"join a flock, train with it, and average parameters with its peers",
 	{"--print-limits", NULL, "print every limit of the program, and exit", 0})
+COMMAND(INVITE, invite, "", 0, 0, TAKEN_BY_ASKER,
+	"print a token that joins the run of an agent on this machine",
+	{"--out", "FILE", "file to create for the token, which is a secret, like a key", 0},
+	{"--no-secret", NULL, "leave the secret out: who joins needs the key file, too", 0},
+	{"--key", "FILE", "file of the flock's secret; default: the agent's own", 0},
+	{"--invite", "FILE", "the owner's invite for who joins, see certify", 0},
+	{"--seed", "HOST[:PORT]", "address to join at, before those that the agent knows", 0},
+	{"--json", NULL, "print the result as JSON", 0})
+COMMAND(JOIN, join, "[TOKEN]", 0, 1, TAKEN_BY_AGENT,
+	"join a run by its token: take its settings from a peer, and start an agent",
+	{"--token-file", "FILE", "file of the token; default: the argument, else stdin", 0},
+	{"--yes", NULL, "ask nothing", 0})
 COMMAND(STATUS, status, "", 0, 0, TAKEN_BY_ASKER,
 	"show the state of an agent on this machine", REPLY_JSON)
 COMMAND(PEERS, peers, "", 0, 0, TAKEN_BY_ASKER,

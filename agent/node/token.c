@@ -8,6 +8,7 @@
 #include "agent/node/token.h"
 
 #include "agent/config/hostport.h"
+#include "net/crypto/keyfile.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -16,6 +17,7 @@
 
 #define PREFIX "dunlin"
 #define TOKEN_VERSION '1'
+_Static_assert(TOKEN_FILE_MAX == KEYFILE_BYTES_MAX && TOKEN_TEXT_MAX < TOKEN_FILE_MAX, "alike");
 _Static_assert(UINT8_MAX < LIMIT_HOST_PORT && LIMIT_NAME <= UINT8_MAX, "lengths have a byte");
 #define VARIANT sodium_base64_VARIANT_URLSAFE_NO_PADDING
 
@@ -236,6 +238,24 @@ int token_parse(struct token *out, const char *text, size_t len, struct err *e)
 	if (rc)
 		token_wipe(out);
 	return rc;
+}
+
+int token_load(struct token *out, const char *path, struct err *e)
+{
+	char *text;
+	size_t len;
+	int rc = keyfile_read(path, KEYFILE_OURS_OR_ROOTS, &text, &len, e);
+	*out = (struct token){0};
+	if (rc)
+		return rc;
+	rc = token_parse(out, text, len, e);
+	sodium_free(text);
+	return rc;
+}
+
+int token_create(const char *path, const char *line, struct err *e)
+{
+	return keyfile_create(path, line, e);
 }
 
 int token_check_invite(const struct token *t, uint64_t now_s, struct err *e)

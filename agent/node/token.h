@@ -50,6 +50,12 @@ void token_print(const struct token *t, char out[TOKEN_TEXT_MAX]);
  * The error says what is wrong, and nothing of the text; *out is zero then. */
 int token_parse(struct token *out, const char *text, size_t len, struct err *e) MUST_CHECK;
 
+/* From a file that nobody else can use; ERR_NOTFOUND: there is none. And into a new one, mode 0600,
+ * with the newline that line has; ERR_BUSY: it is there already. */
+#define TOKEN_FILE_MAX 4096
+int token_load(struct token *out, const char *path, struct err *e) MUST_CHECK;
+int token_create(const char *path, const char *line, struct err *e) MUST_CHECK;
+
 /* Adds a seed; one that is there already, or for which there is no room, is left out. */
 void token_add_seed(struct token *t, const char *seed);
 

@@ -21,6 +21,7 @@ SCRIPT_TESTS += \
 	tests/integration/flock_unlike.sh \
 	tests/integration/flock_wire.sh \
 	tests/integration/gossip_pure.sh \
+	tests/integration/join.sh \
 	tests/integration/join_line.sh \
 	tests/integration/leave.sh \
 	tests/integration/noise_python.sh \
