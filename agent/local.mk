@@ -51,6 +51,8 @@ libagent_a_SOURCES = \
 	agent/cli/progress.h \
 	agent/cli/setup/cmd_invite.c \
 	agent/cli/setup/cmd_join.c \
+	agent/cli/setup/cmd_ls.c \
+	agent/cli/setup/cmd_plan.c \
 	agent/cli/setup/prompt.c \
 	agent/cli/setup/prompt.h \
 	agent/cli/top_view.c \
@@ -86,6 +88,7 @@ libagent_a_SOURCES = \
 	agent/daemon/agent.h \
 	agent/daemon/fetch.c \
 	agent/daemon/fetch.h \
+	agent/daemon/rehearse.c \
 	agent/daemon/signals.c \
 	agent/daemon/signals.h \
 	agent/daemon/rlimits.c \

@@ -23,14 +23,19 @@ int cmd_agent(int argc, char **argv)
 	signal(SIGHUP, SIG_IGN); /* until it is taken: see signals.h */
 	if (!cli_begin(&config, &args, CMD_AGENT, argc, argv, &status))
 		return status;
+	const struct agent_options o = {.config = &config,
+	        .config_path = args.config,
+	        .given = args.given,
+	        .print_cb = cli_print,
+	        .fail_cb = cli_fail};
 	if (cli_own(&args, CMD_AGENT, "--print-limits"))
 		status = print_limits();
+	else if (cli_own(&args, CMD_AGENT, "--dry-run"))
+		status = agent_rehearse(&o, cli_own(&args, CMD_AGENT, "--json") != NULL);
+	else if (cli_own(&args, CMD_AGENT, "--json"))
+		status = cli_usage_error(CMD_AGENT, "--json needs --dry-run");
 	else
-		status = agent_run(&(struct agent_options){.config = &config,
-		        .config_path = args.config,
-		        .given = args.given,
-		        .print_cb = cli_print,
-		        .fail_cb = cli_fail});
+		status = agent_run(&o);
 	config_close(&config);
 	return status;
 }

@@ -58,7 +58,9 @@ COMMAND(REVOKE, revoke, "LABEL|ID...", 1, CLI_ARGS_MAX, 0,
 	{"--expires", "DATE", "last day of the list; default 366 days from now", 0})
 COMMAND(AGENT, agent, "", 0, 0, TAKEN_BY_AGENT,
 	"join a flock, train with it, and average parameters with its peers",
-	{"--print-limits", NULL, "print every limit of the program, and exit", 0})
+	{"--print-limits", NULL, "print every limit of the program, and exit", 0},
+	{"--dry-run", NULL, "make all checks of a start, bind and write nothing, and exit", 0},
+	{"--json", NULL, "of --dry-run: print the result as JSON", 0})
 COMMAND(INVITE, invite, "", 0, 0, TAKEN_BY_ASKER,
 	"print a token that joins the run of an agent on this machine",
 	{"--out", "FILE", "file to create for the token, which is a secret, like a key", 0},
@@ -71,6 +73,15 @@ COMMAND(JOIN, join, "[TOKEN]", 0, 1, TAKEN_BY_AGENT,
 	"join a run by its token: take its settings from a peer, and start an agent",
 	{"--token-file", "FILE", "file of the token; default: the argument, else stdin", 0},
 	{"--yes", NULL, "ask nothing", 0})
+COMMAND(PLAN, plan, "", 0, 0, TAKEN_BY_AGENT,
+	"tell memory, traffic and steps of an agent with these settings, without training",
+	{"--agents", "N", "agents that train together; default 2", 65536},
+	{"--bandwidth", "MBIT", "megabits a second, to tell how long an exchange takes", 0},
+	{"--step-ms", "X", "milliseconds of a step, where the gate counts in steps", 0},
+	{"--json", NULL, "print the result as JSON", 0})
+COMMAND(LS, ls, "", 0, 0, 0,
+	"list the agents of this user on this machine",
+	{"--json", NULL, "print the result as JSON", 0})
 COMMAND(STATUS, status, "", 0, 0, TAKEN_BY_ASKER,
 	"show the state of an agent on this machine", REPLY_JSON)
 COMMAND(PEERS, peers, "", 0, 0, TAKEN_BY_ASKER,

@@ -20,6 +20,11 @@ struct agent_options {
 	int (*fail_cb)(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 };
 
+/* All checks of a start: settings, files, keys, data, model, checkpoint, whether the port is free.
+ * Nothing is bound, locked for longer than a look, or written. Prints what a start would do, with
+ * json as JSON; returns the exit code that a start would end with, or 0. */
+int agent_rehearse(const struct agent_options *o, bool json) MUST_CHECK;
+
 /* Runs until the agent has left its flock; returns the exit code. Once in a process, since it takes
  * the signals; the caller has set SIGHUP to be ignored until then. */
 int agent_run(const struct agent_options *o) MUST_CHECK;

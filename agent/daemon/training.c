@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static int resume(struct training *t, struct err *e)
 {
@@ -196,6 +197,67 @@ int training_open(struct training *t, const struct config *c, uv_loop_t *loop,
 		         "for that; all agents of the run must have it");
 	read_settings(t, c);
 	read_progress(t, self, state);
+	*status = EXIT_CONFIG;
+	rc = gate_check(&t->core.gate, e);
+out:
+	if (rc) {
+		*status = exit_code(rc, *status);
+		training_close(t);
+	}
+	return rc;
+}
+
+/* The newest whole one; damaged ones stay where they are. */
+static int look_at_checkpoints(struct training *t, char from[RUN_DIR_PATH], struct err *e)
+{
+	const struct run_dir dir = {.path = t->out, .lock = -1};
+	struct trainer_notes notes = {0};
+	struct checkpoint c;
+	uint64_t *names = NULL;
+	int n = 0, rc = 0;
+	if (access(t->out, F_OK) != 0)
+		return 0;
+	rc = run_dir_list(&dir, &names, &n, e);
+	for (int i = 0; i < n && rc == 0 && !from[0]; i++) {
+		run_dir_checkpoint(&dir, names[i], from);
+		if (checkpoint_open(&c, from, e) != 0) {
+			log_warn("%s: a start would put it aside", e->msg);
+			from[0] = '\0';
+			continue;
+		}
+		rc = trainer_restore(learner_trainer(t->learner), &c, &notes, e);
+		checkpoint_close(&c);
+		if (rc)
+			err_prefix(e, "%s", from);
+	}
+	free(names);
+	return rc;
+}
+
+int training_rehearse(struct training *t, const struct config *c, uv_loop_t *loop,
+        char from[RUN_DIR_PATH], int *status, struct err *e)
+{
+	const struct peer_id self = {{1}};
+	*t = (struct training){.dir = {.lock = -1}};
+	from[0] = '\0';
+	if (!c->agent.train)
+		return 0;
+	int rc = open_learner(t, c, loop, &self, status, e);
+	if (rc)
+		goto out;
+	rc = read_manifest(t, c, &t->core.manifest, e);
+	*status = EXIT_FAILED;
+	if (rc == 0)
+		set_origin(t, c, &self, &t->core.manifest);
+	if (rc == 0)
+		rc = paths_out(c, true, t->out, e);
+	if (rc)
+		goto out;
+	*status = EXIT_MODEL;
+	rc = look_at_checkpoints(t, from, e);
+	if (rc)
+		goto out;
+	read_settings(t, c);
 	*status = EXIT_CONFIG;
 	rc = gate_check(&t->core.gate, e);
 out:

@@ -25,6 +25,11 @@ int training_open(struct training *t, const struct config *c, uv_loop_t *loop,
         struct err *e) MUST_CHECK;
 void training_close(struct training *t);
 
+/* The same without writing, and without the folder's lock: what a start would find. from receives
+ * the checkpoint that it would go on from, or stays empty. */
+int training_rehearse(struct training *t, const struct config *c, uv_loop_t *loop,
+        char from[RUN_DIR_PATH], int *status, struct err *e) MUST_CHECK;
+
 /* Whose checkpoint this agent went on from, for the node's configuration; samples 0: nobody's. */
 struct gossip_departed training_departed(const struct training *t);
 

@@ -199,6 +199,27 @@ int identity_open(struct identity *i, const char *dir, struct err *e)
 	return rc;
 }
 
+int identity_look(struct peer_id *id, const char *dir, struct err *e)
+{
+	char path[PATH_MAX];
+	struct identity i = {0};
+	int rc = file_in(path, dir, "identity.key", e);
+	if (rc == 0 && access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))
+		return err_set(e, ERR_NOTFOUND, "there is no %s", path);
+	if (rc == 0 && sodium_init() < 0)
+		rc = err_set(e, ERR_SYSTEM, "libsodium does not start");
+	i.secrets = rc ? NULL : sodium_malloc(sizeof *i.secrets);
+	if (rc == 0 && !i.secrets)
+		rc = err_set(e, ERR_NOMEM, "%s", err_text(ERR_NOMEM));
+	if (rc == 0)
+		rc = load_key(&i, path, e);
+	if (rc == 0)
+		rc = derive(&i, e);
+	*id = i.id;
+	identity_close(&i);
+	return rc;
+}
+
 void identity_close(struct identity *i)
 {
 	sodium_free(i->secrets); /* wipes; takes NULL */

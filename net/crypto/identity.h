@@ -35,6 +35,9 @@ struct identity {
 int identity_open(struct identity *i, const char *dir, struct err *e) MUST_CHECK;
 void identity_close(struct identity *i);
 
+/* The id in dir, which is only looked at. ERR_NOTFOUND: there is none yet. */
+int identity_look(struct peer_id *id, const char *dir, struct err *e) MUST_CHECK;
+
 /* Persists a generation that is higher than ours: peers knew a later one than the directory, which
  * was restored from a copy. */
 int identity_set_generation(

@@ -5,6 +5,7 @@ SCRIPT_TESTS += \
 	tests/integration/agents.sh \
 	tests/integration/agents_netns.sh \
 	tests/integration/attacks.sh \
+	tests/integration/before.sh \
 	tests/integration/binary.sh \
 	tests/integration/cli.sh \
 	tests/integration/control.sh \
