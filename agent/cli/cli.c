@@ -200,7 +200,7 @@ static int check_own(enum command_id id, const struct cli_flag *f, const char *v
 {
 	char shown[JSON_SHOWN];
 	size_t len = strlen(value);
-	int n = len <= 9 && strspn(value, "0123456789") == len ? atoi(value) : 0;
+	long long n = len <= 10 && strspn(value, "0123456789") == len ? atoll(value) : 0;
 	if (!f->max || (n >= 1 && n <= f->max))
 		return 0;
 	return cli_usage_error(id, "%s must be a whole number from 1 to %d, not \"%s\"", f->flag,

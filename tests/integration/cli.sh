@@ -278,6 +278,10 @@ grep -q '"\[::1\]:"' err && grep -q '"c:"' err && ! grep -q '"b:"' err
 verdict "a flag replaces them, and may be repeated" $?
 run train --train-seed heron:13865
 expect "a seed that is none" 2 '--train-seed: must be a whole number' ''
+run sample none.safetensors --tokens 1073741824
+expect "as many tokens as can be" 5 'none.safetensors: ' ''
+run sample none.safetensors --tokens 1073741825
+expect "too many tokens" 2 'from 1 to 1073741824, not' ''
 run agent --print-limits
 expect "limits" 0 '' '^LIMIT_CONFIG_BYTES  *1048576  bytes of a config'
 mkdir open && chmod 777 open
