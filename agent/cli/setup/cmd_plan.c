@@ -9,6 +9,7 @@
  * without --step-ms, whatever counts in steps. */
 #include "agent/cli/cli.h"
 #include "agent/json/jsonout.h"
+#include "agent/train/core_settings.h"
 #include "agent/train/trainer.h"
 #include "gossip/policy/gate.h"
 #include "gossip/policy/outer.h"
@@ -107,6 +108,18 @@ static void plan_memory(const struct config *c, const struct arch *a, struct pla
 	p->memory = p->model + p->optimizer + p->activations + p->exchange + p->data;
 }
 
+/* Of an agent that trains on the CPU: a GPU's packs nothing, nor does one with batch norm. */
+static uint64_t exchange_bytes(const struct config *c, const struct arch *a)
+{
+	struct flock_config f = {0};
+	f.manifest.count = a->n_total;
+	f.manifest.formats = (1u << CONVERT_FORMATS) - 1;
+	if (a->n_train != a->n_total)
+		f.manifest.formats &= ~(uint64_t)CONVERT_LATTICES;
+	core_settings(&f, c);
+	return f.exchange_bytes[f.format];
+}
+
 /* Of one agent an hour; a partner's beginning counts as its own. */
 static void plan_exchanges(const struct config *c, double step_ms, struct plan *p)
 {
@@ -181,7 +194,7 @@ static int make_plan(
 	if (rc == 0) {
 		const double step = (double)(c->train.batch * c->train.accumulate);
 		plan_memory(c, &a, p);
-		p->exchange_bytes = convert_bytes((enum convert_format)c->gossip.wire, a.n_total);
+		p->exchange_bytes = exchange_bytes(c, &a);
 		plan_exchanges(c, step_ms, p);
 		p->run_samples = (uint64_t)llround(c->train.epochs * (double)whole);
 		p->steps = (uint64_t)ceil((double)p->run_samples / step / p->agents);
