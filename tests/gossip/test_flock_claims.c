@@ -341,9 +341,10 @@ static void heard_of(uint32_t number, uint64_t samples, bool left)
 	struct member_record *r = &m.update[0].record;
 	m.update[0].kind = UPDATE_RECORD;
 	m.update[0].raw.length = 1;
+	version++;
 	*r = (struct member_record){.generation = 1,
 	        .nonce = 5,
-	        .incarnation = ++version,
+	        .incarnation = version,
 	        .version = version,
 	        .left = left,
 	        .protocol_min = 1,
