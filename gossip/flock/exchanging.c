@@ -576,6 +576,8 @@ void flock__steps(struct flock *f, const struct flock_trained *s, int n)
 {
 	struct flock__clock *c = &f->clock;
 	for (int i = 0; i < n; i++) {
+		if (s[i].no_loss || !isfinite(s[i].loss))
+			continue;
 		c->loss = c->has_loss ? c->loss + (s[i].loss - c->loss) / 50 : s[i].loss;
 		c->has_loss = true;
 	}

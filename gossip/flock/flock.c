@@ -17,6 +17,8 @@
 #define TICK_MS 100
 #define SEEN_MS 700    /* from the first peer to the decision: the others' news */
 #define ANSWER_MS 3000 /* that peers of another manifest have to tell it */
+#define FIRST_MS 3000  /* in which one that trains already tells of its first step */
+#define FIRST_LONG_MS 60000 /* for the first step of the one whose weights count */
 
 void flock__phase(struct flock *f, enum flock_phase p)
 {
@@ -58,8 +60,25 @@ void flock__look(struct flock *f)
 	f->look_until_ms = f->now_ms + (f->c.alone ? 0 : f->c.join_ms);
 }
 
+/* The weights of the first agent count: of one that has trained, or else of the lowest id, which
+ * waits a little all the same, since another may be in its first step. True: not yet decided. */
+static bool seeks_first(struct flock *f, bool *trained)
+{
+	struct member_view v;
+	bool lowest = true;
+	*trained = false;
+	for (int i = 0; i < f->candidates.n; i++) {
+		const struct peer_id *id = &f->candidates.id[i];
+		if (gossip_find(f->membership, id, &v) && v.record.status.step > 0)
+			*trained = true;
+		lowest = lowest && memcmp(&f->c.membership.self, id, sizeof *id) < 0;
+	}
+	return !*trained && f->now_ms - f->seen_ms < (lowest ? FIRST_MS : FIRST_LONG_MS);
+}
+
 static void look(struct flock *f)
 {
+	bool first = f->c.first_weights && !f->c.resumed, trained = false;
 	flock__candidates(f);
 	if (f->candidates.n > 0 && f->seen_ms == 0)
 		f->seen_ms = f->now_ms;
@@ -75,12 +94,15 @@ static void look(struct flock *f)
 		flock__joined(f, false);
 		return;
 	}
+	if (first && seeks_first(f, &trained))
+		return;
 	uint64_t stale = (uint64_t)(f->c.stale * (double)f->c.manifest.total);
 	uint64_t limit = f->c.resumed ? stale : f->c.fresh, missed = flock__missed(f);
-	struct flock_say *s = flock__say(f, missed > limit ? SAY_JOINS : SAY_TRAINS_AT_ONCE);
+	bool joins = missed > limit || (first && trained);
+	struct flock_say *s = flock__say(f, joins ? SAY_JOINS : SAY_TRAINS_AT_ONCE);
 	s->a = (uint64_t)f->candidates.n;
 	s->b = missed;
-	if (missed > limit)
+	if (joins)
 		flock__join_begin(f, NULL, false);
 	else
 		flock__joined(f, false);

@@ -65,6 +65,9 @@ struct flock_config {
 	uint8_t n_groups;         /* of parameters that are clipped together */
 	uint8_t optimizer, vectors;
 	bool evaluates; /* there is something to evaluate a model on */
+	/* Agents begin with weights of their own, which the manifest does not tell: those of the
+	 * first one count, and the others take them before their first step. */
+	bool first_weights;
 	bool resumed;   /* from a checkpoint, as follows; else zeros */
 	uint64_t step, samples, others;
 	uint64_t samples_before; /* ours in this run beyond what the checkpoint knows */
@@ -105,6 +108,7 @@ struct flock_trained { /* one step */
 	 * test the averages S and G, 0 while they are not known. */
 	uint64_t batch;
 	double noise, signal;
+	bool no_loss; /* loss is not known */
 };
 
 struct flock_state { /* a whole state: parameters and the optimizer's vectors */

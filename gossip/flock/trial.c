@@ -108,8 +108,8 @@ void flock__adopted_steps(struct flock *f, const struct flock_trained *s, int n)
 {
 	struct flock__adopted *a = &f->adopted;
 	for (int i = 0; i < n && a->on && !a->due; i++) {
-		if (s[i].step <= a->since)
-			continue; /* was under way */
+		if (s[i].step <= a->since || s[i].no_loss)
+			continue; /* was under way; or of this one nothing is known */
 		a->sum += s[i].loss;
 		uint64_t steps = s[i].step - a->since;
 		double mean = a->sum / (double)steps;

@@ -12,6 +12,7 @@ UNIT_TESTS += \
 	tests/gossip/test_flock_clock \
 	tests/gossip/test_flock_fetch \
 	tests/gossip/test_flock_finish \
+	tests/gossip/test_flock_first \
 	tests/gossip/test_flock_labels \
 	tests/gossip/test_flock_lattice \
 	tests/gossip/test_flock_pace \
@@ -59,6 +60,7 @@ tests_gossip_test_flock_claims_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_clock_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_fetch_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_finish_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
+tests_gossip_test_flock_first_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS) -lm
 tests_gossip_test_flock_pace_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_flock_pairs_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
 tests_gossip_test_unlike_LDADD = libgossip.a libbase.a $(CMOCKA_LIBS)
