@@ -105,6 +105,13 @@ libagent_a_SOURCES = \
 	agent/drivers/on_transport.c \
 	agent/drivers/say.c \
 	agent/drivers/view.c \
+	agent/guest/guest.h \
+	agent/guest/guest_internal.h \
+	agent/guest/guest_learner.c \
+	agent/guest/guest_socket.c \
+	agent/guest/guest_wire.c \
+	agent/guest/guest_wire.h \
+	agent/guest/guest_work.c \
 	agent/json/jsonout.c \
 	agent/json/jsonout.h \
 	agent/json/jsontext.c \

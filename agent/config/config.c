@@ -303,6 +303,22 @@ static void check_agent(const struct config *c, struct config_problems *p)
 	}
 }
 
+static void check_guest(const struct config *c, struct config_problems *p)
+{
+	if (!c->agent.guest)
+		return;
+	if (!c->agent.train)
+		clash(p, "agent.guest", "needs agent.train: a guest trains");
+	if (c->gossip.outer != OUTER_NONE)
+		clash(p, "agent.guest",
+		        "a guest has no outer optimizer: needs gossip.outer "
+		        "\"none\"");
+	if (c->gossip.gate == GATE_SELSYNC)
+		clash(p, "agent.guest",
+		        "a guest tells no norms of layers: gossip.gate "
+		        "\"selsync-code\" needs them");
+}
+
 static void check_outer(const struct config *c, struct config_problems *p)
 {
 	if (c->gossip.outer == OUTER_NONE)
@@ -352,6 +368,7 @@ int config_check(const struct config *c, struct config_problems *p)
 		clash(p, "train.batch_adapt",
 		        "the norm test compares parts of a step: needs train.batch of at least 2");
 	check_outer(c, p);
+	check_guest(c, p);
 	if (!device_sane(c->run.device))
 		clash(p, "run.device", "must be auto, cpu, plain, cuda or cuda:N");
 	if (c->gossip.gate == GATE_BUDGET && c->gossip.exchanges_per_s <= 0 &&

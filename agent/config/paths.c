@@ -67,6 +67,23 @@ int paths_socket(const struct config *c, char out[LIMIT_PATH], struct err *e)
 	return rc;
 }
 
+int paths_guest(const struct config *c, char out[LIMIT_PATH], struct err *e)
+{
+	char control[LIMIT_PATH];
+	int rc = paths_socket(c, control, e);
+	if (rc)
+		return rc;
+	size_t n = strlen(control);
+	if (n > 5 && strcmp(control + n - 5, ".sock") == 0)
+		n -= 5;
+	rc = fits(snprintf(out, LIMIT_PATH, "%.*s.guest", (int)n, control), e);
+	if (rc == 0 && strlen(out) >= SOCKET_PATH_MAX)
+		rc = err_set(e, ERR_LIMIT,
+		        "%.120s: a socket's path has at most %zu bytes: choose a shorter --socket",
+		        out, SOCKET_PATH_MAX - 1);
+	return rc;
+}
+
 int paths_out(const struct config *c, bool agent, char out[LIMIT_PATH], struct err *e)
 {
 	char state[LIMIT_PATH];

@@ -13,6 +13,9 @@ int paths_state(const struct config *c, char out[LIMIT_PATH], struct err *e) MUS
  * state folder of its own, agent.sock in that. */
 int paths_socket(const struct config *c, char out[LIMIT_PATH], struct err *e) MUST_CHECK;
 
+/* Where a guest attaches: the same with .guest in place of .sock. */
+int paths_guest(const struct config *c, char out[LIMIT_PATH], struct err *e) MUST_CHECK;
+
 /* run.out, or runs/fashion for `dunlin train`, or the folder run in an agent's state. */
 int paths_out(const struct config *c, bool agent, char out[LIMIT_PATH], struct err *e) MUST_CHECK;
 

@@ -272,6 +272,9 @@ TEXT(agent, socket, LIMIT_PATH, "FILE", "agent.socket", "--socket", "DUNLIN_SOCK
 BOOL(agent, train, "agent.train", "--train", "DUNLIN_TRAIN",
 	FOR_AGENT, .dflt = "true", .also = "learn",
 	.help = "train; false: only keep membership, so that others can join through it")
+BOOL(agent, guest, "agent.guest", "--guest", "DUNLIN_GUEST",
+	FOR_AGENT, SHARED, .dflt = "false", .also = "attach pytorch",
+	.help = "train with a PyTorch script that attaches, see README; not a model of its own")
 REAL(agent, leave_s, 1, 86400, "agent.leave_seconds", "--leave-seconds", NULL,
 	FOR_AGENT, .dflt = "20", .also = "grace",
 	.help = "longest time that leaving may take")

@@ -27,6 +27,7 @@
 #include "agent/daemon/startup.h"
 #include "agent/daemon/training.h"
 #include "agent/drivers/driver.h"
+#include "agent/guest/guest.h"
 #include "agent/node/join_hint.h"
 #include "agent/node/run_settings.h"
 #include "agent/node/state_writer.h"
@@ -70,6 +71,7 @@ struct agent {
 	struct agent_view view; /* of the answer being given */
 	int code;               /* of a run that failed */
 	bool leaving, left;
+	bool stalled; /* paused since a guest says nothing */
 };
 
 static int open_state(struct agent *a, struct err *e)
@@ -318,7 +320,9 @@ static int greet(const struct agent *a)
 	        .n_advertise = told->n};
 	struct buf text;
 	memcpy(g.advertise, told->at, sizeof g.advertise);
-	if (a->training.learner)
+	if (a->training.guest)
+		g.device = a->training.learner->info.device;
+	else if (a->training.learner)
 		g.device = learner_trainer(a->training.learner)->device_why;
 	if (a->settings.len > 0)
 		g.token = &a->token;
@@ -377,6 +381,26 @@ static int check_expected(struct agent *a, int *status, struct err *e)
 	return err_set(e, ERR_MISMATCH, "this is not the run of the token: %s", words);
 }
 
+/* The script is gone: goodbye, as for a user who says leave. */
+static void on_guest_gone(void *arg)
+{
+	leave(arg);
+}
+
+/* Offers are not taken while nobody would do what they ask for; a user's own pause stays. */
+static void on_guest_stalled(void *arg, bool stalled)
+{
+	struct agent *a = arg;
+	struct err e;
+	struct flock_view v;
+	flock_view(driver_core(a->driver), &v);
+	if (stalled)
+		a->stalled =
+		        v.phase == FLOCK_TRAINING && driver_wish(a->driver, WISH_PAUSE, &e) == 0;
+	else if (a->stalled && driver_wish(a->driver, WISH_RESUME, &e) == 0)
+		a->stalled = false;
+}
+
 static int open_network(struct agent *a, struct err *e)
 {
 	struct control_config control = {.loop = &a->loop,
@@ -399,10 +423,12 @@ static int open_network(struct agent *a, struct err *e)
 	n->admission = a->admission;
 	n->learner = a->training.learner;
 	n->connections_max = rlimits_connections(n->learner ? n->learner->info.files : 0);
+	if (a->training.guest)
+		guest_callbacks(n->learner, a, on_guest_gone, on_guest_stalled);
 	if (n->learner) {
 		n->settings = (const uint8_t *)a->settings.data;
 		n->settings_length = (uint32_t)a->settings.len;
-		n->config = a->config;
+		n->config = &a->training.config;
 		n->out = a->training.out;
 		n->core = a->training.core;
 		n->departed = training_departed(&a->training);

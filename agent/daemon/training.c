@@ -9,6 +9,7 @@
 #include "agent/base/exit_code.h"
 #include "agent/base/log.h"
 #include "agent/config/paths.h"
+#include "agent/guest/guest.h"
 #include "agent/train/core_settings.h"
 #include "agent/train/learner_thread.h"
 #include "agent/train/resume.h"
@@ -167,12 +168,122 @@ static void read_progress(
 	f->quota = (struct gate_quota){p.day_start_s, p.day_bytes};
 }
 
+/* ---- a guest */
+
+/* DUNLIN_TEST_STALL_MS lets a test be less patient. */
+static uint64_t stall_ms(void)
+{
+	const char *text = getenv("DUNLIN_TEST_STALL_MS");
+	unsigned ms;
+	char end;
+	return text && sscanf(text, "%6u%c", &ms, &end) == 1 && ms > 0 ? ms : GUEST_STALL_MS;
+}
+
+/* Batch, optimizer and its rate are the script's. */
+static void take_settings(struct training *t, const struct guest_hello *h)
+{
+	struct config *c = &t->config;
+	c->train.batch = (int64_t)h->step_samples;
+	c->train.accumulate = 1;
+	c->train.epochs = 1;
+	c->train.optim.kind = h->optimizer == OPTIM_SGD ? OPTIM_SGD : OPTIM_ADAMW;
+	c->train.optim.lr = h->lr;
+	c->train.optim.momentum = h->momentum;
+	c->train.optim.beta1 = h->momentum;
+}
+
+/* init stays 0: the initial weights are the first agent's. */
+static int guest_manifest(
+        struct training *t, const struct config *c, const struct guest_hello *h, struct err *e)
+{
+	struct buf model;
+	buf_init(&model, LIMIT_TENSORS * (LIMIT_TENSOR_NAME + 256u));
+	int rc = guest_hello_print(h, &model);
+	if (rc)
+		err_set(e, rc, "%s", err_text(rc));
+	else
+		t->core.manifest = (struct manifest){
+		        .run = hash(c->gossip.run, strlen(c->gossip.run)),
+		        .model = hash(model.data, model.len),
+		        .count = h->n_total,
+		        .total = h->total,
+		        .optimizer = h->optimizer,
+		        .mode = (uint64_t)c->gossip.exchange,
+		        .formats = ((1u << CONVERT_FORMATS) - 1) & ~(uint64_t)CONVERT_LATTICES};
+	buf_close(&model);
+	return rc;
+}
+
+/* A script that lost an earlier agent goes on where it is; a fresh one begins at 0, with what was
+ * trained before it under this identity counted. */
+static void guest_progress(struct training *t, const struct guest_hello *h,
+        const struct peer_id *self, const struct state_dir *state)
+{
+	struct flock_config *f = &t->core;
+	struct state_dir_progress p;
+	state_dir_load_progress(state, &p);
+	t->progress = progress_key(&f->manifest, self);
+	t->resumed = f->resumed = h->step > 0;
+	f->step = h->step;
+	f->samples = h->samples;
+	f->others = h->others;
+	if (p.run == t->progress && p.samples > h->samples)
+		f->samples_before = p.samples - h->samples;
+	f->quota = (struct gate_quota){p.day_start_s, p.day_bytes};
+}
+
+static int open_guest(struct training *t, const struct config *c, uv_loop_t *loop,
+        const struct peer_id *self, const struct state_dir *state, int *status, struct err *e)
+{
+	char path[LIMIT_PATH];
+	struct guest_config g = {.loop = loop,
+	        .path = path,
+	        .run = c->gossip.run,
+	        .dir = &t->dir,
+	        .stall_ms = stall_ms()};
+	*status = EXIT_FAILED;
+	t->guest = true;
+	int rc = paths_out(c, true, t->out, e);
+	if (rc == 0)
+		rc = run_dir_open(&t->dir, t->out, e);
+	if (rc == 0)
+		rc = paths_guest(c, path, e);
+	if (rc == 0)
+		rc = guest_wait(&t->learner, &g, e);
+	if (rc)
+		return rc;
+	const struct guest_hello *h = guest_said_hello(t->learner);
+	take_settings(t, h);
+	rc = guest_manifest(t, c, h, e);
+	if (rc)
+		return rc;
+	read_settings(t, &t->config);
+	t->core.optimizer = h->optimizer;
+	t->core.first_weights = true;
+	guest_progress(t, h, self, state);
+	log_info("a training script has come: process %s, %s, %zu parameters in %u tensors",
+	        t->learner->info.device + strcspn(t->learner->info.device, "0123456789"),
+	        h->optimizer_name, h->n_total, h->n);
+	*status = EXIT_CONFIG;
+	return gate_check(&t->core.gate, e);
+}
+
+/* ---- beginning and end */
+
 int training_open(struct training *t, const struct config *c, uv_loop_t *loop,
         const struct peer_id *self, const struct state_dir *state, int *status, struct err *e)
 {
-	*t = (struct training){.dir = {.lock = -1}};
+	*t = (struct training){.dir = {.lock = -1}, .config = *c};
 	if (!c->agent.train)
 		return 0;
+	if (c->agent.guest) {
+		int failed = open_guest(t, c, loop, self, state, status, e);
+		if (failed) {
+			*status = exit_code(failed, *status);
+			training_close(t);
+		}
+		return failed;
+	}
 	int rc = open_learner(t, c, loop, self, status, e);
 	if (rc)
 		goto out;
@@ -278,6 +389,8 @@ void training_close(struct training *t)
 
 struct gossip_departed training_departed(const struct training *t)
 {
+	if (t->guest)
+		return (struct gossip_departed){0};
 	const struct checkpoint_origin *o = &learner_trainer(t->learner)->origin;
 	struct gossip_departed d = {.samples = o->before_samples};
 	size_t len = 0;

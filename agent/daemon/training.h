@@ -17,6 +17,9 @@ struct training {
 	struct learner *learner; /* owned; NULL: this agent trains nothing */
 	bool resumed;
 	struct flock_config core; /* what the core is to know of it */
+	/* The settings; of a guest with what it said in place of some of them. */
+	struct config config;
+	bool guest;
 };
 
 /* status receives the exit code when it fails. */

@@ -184,7 +184,8 @@ static void on_steps(void *arg, const struct learner_step *s, int n)
 			        .moved = s[i].moved,
 			        .batch = s[i].batch,
 			        .noise = s[i].noise,
-			        .signal = s[i].signal};
+			        .signal = s[i].signal,
+			        .no_loss = s[i].no_loss};
 		struct flock_event e = {.kind = FLOCK_EVENT_STEPS};
 		e.steps.list = list;
 		e.steps.n = k;
@@ -229,6 +230,15 @@ static void on_state(void *arg, const struct learner_state *s)
 	        .noise = s->noise,
 	        .signal = s->signal};
 	driver__event(arg, e);
+}
+
+static void on_refused(void *arg, enum learner_refusal what, const struct err *e)
+{
+	log_limited(LOG_WARN, "%s: %s", what == LEARNER_NO_SNAPSHOT ? "no exchange" : "no donation",
+	        e->msg);
+	driver__event(arg, (struct flock_event){.kind = FLOCK_EVENT_REFUSED,
+	                           .refused = what == LEARNER_NO_SNAPSHOT ? FLOCK_DO_SNAPSHOT
+	                                                                  : FLOCK_DO_TAKE_STATE});
 }
 
 static void on_tried(void *arg, const struct err *e)
@@ -495,6 +505,7 @@ void driver__begin_learner(struct driver *d)
 	        .measured_cb = on_measured,
 	        .applied_cb = on_applied,
 	        .state_cb = on_state,
+	        .refused_cb = on_refused,
 	        .tried_cb = on_tried,
 	        .adopted_cb = on_adopted,
 	        .saved_cb = on_saved,

@@ -20,18 +20,34 @@
 
 #define HEAR_AT_ONCE 64 /* steps handed to steps_cb in one call, at most */
 
+void learner_groups_make(struct learner_groups *g, const size_t *weights, int n, size_t n_train)
+{
+	size_t end = 0, n_weights = 0;
+
+	for (int i = 0; i < n; i++)
+		n_weights += weights[i];
+	const int most = n_train > n_weights ? EXCHANGE_GROUPS_MAX - 1 : EXCHANGE_GROUPS_MAX;
+	const int groups = n < most ? n : most;
+
+	g->n = 0;
+	for (int i = 0; i < n; i++) {
+		end += weights[i];
+		/* Group g ends with weight number (g + 1)·n/groups. */
+		if (i + 1 == (g->n + 1) * n / groups)
+			g->end[g->n++] = end;
+	}
+	assert(g->n == groups && end == n_weights);
+	if (n_train > n_weights)
+		g->end[g->n++] = n_train;
+}
+
 /* Weight tensors lie in [0, n_decay) in the order of the views, all else that is trained behind. */
 void learner_groups_of(struct learner_groups *g, const struct arch *a)
 {
-	const int room = a->n_train > a->n_decay ? EXCHANGE_GROUPS_MAX - 1 : EXCHANGE_GROUPS_MAX;
-	int weights = 0, seen = 0;
-	size_t end = 0;
+	size_t *weights = malloc(((size_t)a->n_views + 1) * sizeof *weights), end = 0;
+	int n = 0;
 
-	for (int i = 0; i < a->n_views; i++)
-		weights += a->views[i].group == PARAM_WEIGHT;
-	const int n = weights < room ? weights : room;
-
-	g->n = 0;
+	assert(weights != NULL); /* the views themselves are larger */
 	for (int i = 0; i < a->n_views; i++) {
 		const struct param_view *v = &a->views[i];
 
@@ -39,14 +55,11 @@ void learner_groups_of(struct learner_groups *g, const struct arch *a)
 			continue;
 		assert(v->offset == end);
 		end += v->count;
-		seen++;
-		/* Group g ends with weight number (g + 1)·weights/n. */
-		if (seen == (g->n + 1) * weights / n)
-			g->end[g->n++] = end;
+		weights[n++] = v->count;
 	}
-	assert(g->n == n && end == a->n_decay);
-	if (a->n_train > a->n_decay)
-		g->end[g->n++] = a->n_train;
+	assert(end == a->n_decay);
+	learner_groups_make(g, weights, n, a->n_train);
+	free(weights);
 }
 
 static struct learner_thread *of(struct learner *base)

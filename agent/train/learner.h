@@ -32,6 +32,8 @@ struct learner_groups {
 	size_t end[EXCHANGE_GROUPS_MAX];
 };
 void learner_groups_of(struct learner_groups *g, const struct arch *a);
+/* The same of any model: the parameters of each weight tensor, and of all that is trained. */
+void learner_groups_make(struct learner_groups *g, const size_t *weights, int n, size_t n_train);
 
 struct learner_step {
 	struct step_result r;
@@ -40,6 +42,7 @@ struct learner_step {
 	double moved; /* path of the parameters since they were set: Σ ‖x_{t+1} − x_t‖, merges
 	                 left out, estimated from every 16th step; see trainer_flock */
 	double seconds; /* that the step took */
+	bool no_loss;   /* r.loss is not known */
 	/* With train.batch_adapt, else 0: samples of the step, and the norm test's averages,
 	 * 0 while they are not known. */
 	uint64_t batch;
@@ -83,6 +86,8 @@ struct learner_eval {
 	double seconds;
 };
 
+enum learner_refusal { LEARNER_NO_SNAPSHOT, LEARNER_NO_STATE };
+
 struct learner_callbacks { /* on the loop; any may be NULL */
 	void *arg;
 	void (*steps_cb)(void *arg, const struct learner_step *s, int n);
@@ -90,6 +95,9 @@ struct learner_callbacks { /* on the loop; any may be NULL */
 	void (*measured_cb)(void *arg);
 	void (*applied_cb)(void *arg, uint64_t step);
 	void (*state_cb)(void *arg, const struct learner_state *s);
+	/* Instead of snapshot_cb or state_cb: what was asked for cannot be had now, for instance
+	 * since a parameter is not finite. A learner on a thread never says this. */
+	void (*refused_cb)(void *arg, enum learner_refusal what, const struct err *e);
 	/* Each err below: code 0, or what went wrong. A state that was not adopted changed nothing;
 	 * a checkpoint that was not written (a full disk) does not end the training. saved_cb and
 	 * eval_cb are also called for what the learner did by itself: checkpoints by

@@ -13,6 +13,7 @@ UNIT_TESTS += \
 	tests/agent/test_cores \
 	tests/agent/test_gpt \
 	tests/agent/test_gpt2 \
+	tests/agent/test_guest \
 	tests/agent/test_learner \
 	tests/agent/test_learner_files \
 	tests/agent/test_learner_keep \

@@ -21,6 +21,7 @@ declare -A files=(
 	[flock]="gossip/flock/*.c gossip/exchange/*.c gossip/policy/*.c"
 	[frame]="net/codec/frame.c"
 	[gossip]="gossip/membership/*.c"
+	[guest]="agent/guest/guest_wire.c"
 	[idx]="model/data/idx.c"
 	[lattice]="net/bulk/lattice*.c gossip/exchange/scales.c"
 	[noise]="net/crypto/noise*.c"

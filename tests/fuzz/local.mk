@@ -15,6 +15,7 @@ FUZZ_TARGETS = \
 	tests/fuzz/fuzz_flock \
 	tests/fuzz/fuzz_frame \
 	tests/fuzz/fuzz_gossip \
+	tests/fuzz/fuzz_guest \
 	tests/fuzz/fuzz_idx \
 	tests/fuzz/fuzz_lattice \
 	tests/fuzz/fuzz_noise \
@@ -43,6 +44,7 @@ tests_fuzz_fuzz_control_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_exchange_LDADD = libgossip.a libbase.a $(FUZZ_MAIN)
 tests_fuzz_fuzz_flock_LDADD = libgossip.a libbase.a $(FUZZ_MAIN) -lm
 tests_fuzz_fuzz_gossip_LDADD = libgossip.a libbase.a $(FUZZ_MAIN)
+tests_fuzz_fuzz_guest_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_idx_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_lattice_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
 tests_fuzz_fuzz_noise_LDADD = $(NET_LIBS) $(FUZZ_MAIN)
