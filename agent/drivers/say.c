@@ -193,7 +193,7 @@ void driver__say(const struct driver *d, const struct flock_say *s)
 		break;
 	case SAY_REFUSED:
 		log_limited(
-		        LOG_WARN, "the learner's queue is full: request %llu is left out", U(s->a));
+		        LOG_WARN, "the learner does not do request %llu now", U(s->a));
 		break;
 	default:
 		say_join(d, id, s);
