@@ -22,6 +22,8 @@ SCRIPT_TESTS += \
 	tests/integration/flock_unlike.sh \
 	tests/integration/flock_wire.sh \
 	tests/integration/gossip_pure.sh \
+	tests/integration/guest.sh \
+	tests/integration/guest_python.sh \
 	tests/integration/join.sh \
 	tests/integration/join_line.sh \
 	tests/integration/leave.sh \
@@ -39,3 +41,4 @@ tests_integration_ctl_SOURCES = tests/integration/ctl.c $(SCHEMA_SOURCES)
 tests_integration_ctl_LDADD = $(CJSON_LIBS) -lm
 EXTRA_DIST += tests/integration/flock_lib.sh tests/integration/lib.sh
 EXTRA_DIST += tests/integration/noise_python.py
+EXTRA_DIST += tests/integration/guest_python.py tests/integration/guest_train.py
