@@ -334,6 +334,10 @@ static void answered(struct guest *g, const struct guest_answer *a)
 	}
 	g->answer = *a;
 	const struct guest_job *j = &g->job[0];
+	if (a->failed && j->kind == JOB_APPLY) { /* it was agreed on, and the partner has moved */
+		gone(g, "it did not add what two agents had agreed on");
+		return;
+	}
 	if (a->failed) {
 		(void)!err_set(&e, ERR_INVALID, "the script: %s", a->words);
 		pop(g, &e);

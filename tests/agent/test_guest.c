@@ -540,6 +540,21 @@ static void whatever_no_guest_says_ends_it(void **state)
 	gone_by(state, hello(3, 1000, ""), false);
 }
 
+/* What was agreed on cannot be refused. */
+static void an_addition_that_fails_ends_it(void **state)
+{
+	struct bed b;
+	uint8_t m[512];
+	const float difference[N] = {1}, k[2] = {1, 1};
+	bed_open(&b, state);
+	assert_true(learner_apply(b.l, difference, k, 2));
+	told_kind(&b, GUEST_REQUEST, m);
+	say(&b, answer(serial_of(m), true));
+	AWAIT(&b, b.gone == 1);
+	assert_int_equal(b.applied, 0);
+	bed_close(&b);
+}
+
 static void silence_is_a_stall_and_a_word_ends_it(void **state)
 {
 	struct bed b;
@@ -564,6 +579,8 @@ int main(void)
 	                numbers_that_are_none_are_refused, make_folder, remove_folder),
 	        cmocka_unit_test_setup_teardown(
 	                whatever_no_guest_says_ends_it, make_folder, remove_folder),
+	        cmocka_unit_test_setup_teardown(
+	                an_addition_that_fails_ends_it, make_folder, remove_folder),
 	        cmocka_unit_test_setup_teardown(
 	                silence_is_a_stall_and_a_word_ends_it, make_folder, remove_folder),
 	};

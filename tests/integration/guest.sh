@@ -182,6 +182,20 @@ broken() {
 	check "all end" eval 'ended b0 && ended b1'
 }
 
+# As nobody, where we are root; else there is none to try.
+another_user() {
+	if [ "$(id -u)" != 0 ] || [ ! -x /usr/bin/python3 ]; then return 0; fi
+	chmod 711 "$dir"
+	chmod 666 "$1"
+	setpriv --reuid 65534 --clear-groups /usr/bin/python3 -I -c '
+import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.settimeout(20)
+s.connect(sys.argv[1])
+answer = s.recv(4096)
+sys.exit(0 if b"another user" in answer else str(answer))' "$1"
+}
+
 # Whoever comes to the socket and is no script is refused, and a real one still gets in.
 hostile() {
 	host h0
@@ -223,6 +237,8 @@ for _ in range(40):  # one byte is another
     b[rng.randrange(len(b))] ^= 1 << rng.randrange(8)
     come(bytes(b), b"", rng.randbytes(rng.randrange(60)))
 END
+	check "its socket is the user's alone" [ "$(stat -c %a "$dir/h0.guest")" = 600 ]
+	check "another user is refused, even if it could come" another_user "$dir/h0.guest"
 	attach h0 seed=1 budget=1600 evaluate=1
 	check "a script is served" over h0
 	check "and its run ended" holds 's[0]["finished"]["finished"] and

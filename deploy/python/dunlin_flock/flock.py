@@ -31,7 +31,8 @@ from .tensors import FlockError, Vectors, collect
 
 log = logging.getLogger("dunlin_flock")
 
-HANDSHAKE_S = 15.0  # for WELCOME; the agent gives up a guest sooner
+HANDSHAKE_S, AGAIN_S = 15.0, 5.0  # for WELCOME: at first, and while training waits for it
+ANSWER_S = 10.0  # in which an agent that runs takes an answer
 RETRY_S, RETRY_MOST_S = 1.0, 60.0
 STATE_KEPT_STEPS = 200
 _living = weakref.WeakSet()
@@ -212,7 +213,7 @@ class Flock:
         entries = list(wire.tensors(self._entries))
         s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            s.settimeout(HANDSHAKE_S)
+            s.settimeout(AGAIN_S if self._ever_trained else HANDSHAKE_S)
             try:
                 s.connect(self._path)
             except OSError as e:
@@ -229,9 +230,9 @@ class Flock:
                 pass  # it says why
             while True:
                 try:
-                    message, fds, _, _ = socket.recv_fds(s, wire.MESSAGE_MAX, 1)
+                    message, fds, _, _ = socket.recv_fds(s, wire.TOLD_MAX, 1)
                 except ConnectionResetError:  # before it has read all; why comes behind
-                    message, fds, _, _ = socket.recv_fds(s, wire.MESSAGE_MAX, 1)
+                    message, fds, _, _ = socket.recv_fds(s, wire.TOLD_MAX, 1)
                 if not message:
                     raise OSError("the agent at %s has gone away" % self._path)
                 kind, fields = wire.read(message)
@@ -241,6 +242,8 @@ class Flock:
                     break
             self._map_memory(fds[0], *fields)
             s.setblocking(False)
+            self._poll = select.poll()
+            self._poll.register(s, select.POLLIN)
             self._sock = s
         except BaseException:
             s.close()
@@ -320,20 +323,20 @@ class Flock:
 
     def _answer(self, *args, **kwargs):
         """An answer must arrive: nothing else may be asked before it."""
-        message = wire.answer(*args, **kwargs)
+        message, end = wire.answer(*args, **kwargs), time.monotonic() + ANSWER_S
         while self._sock is not None and not self._send(message):
-            if self._sock is not None:
+            if time.monotonic() > end:
+                self._lost("it takes no answer")
+            elif self._sock is not None:
                 select.select([], [self._sock], [], 1.0)
 
     def _serve(self, timeout):
         """All that is asked for; timeout None: waits until something is."""
-        if self._sock is None:
+        if self._sock is None or not self._poll.poll(1000 if timeout is None else 0):
             return
-        if timeout is None:
-            select.select([self._sock], [], [], 1.0)
         while self._sock is not None:
             try:
-                message, fds, _, _ = socket.recv_fds(self._sock, wire.MESSAGE_MAX, 1)
+                message, fds, _, _ = socket.recv_fds(self._sock, wire.TOLD_MAX, 1)
             except BlockingIOError:
                 return
             except OSError as e:

@@ -5,6 +5,7 @@ import struct
 VERSION = 1
 MAGIC = 0x4C4E5544
 MESSAGE_MAX = 32768
+TOLD_MAX = 512  # of what the agent says
 NAME_MAX = 256
 RANK_MAX = 8
 WEIGHT, PLAIN, STATISTIC = range(3)
