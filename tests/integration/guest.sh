@@ -133,7 +133,7 @@ still() {
 # Killed before and after each request, once with others that hold the socket: the agent says
 # goodbye, and the others train on.
 killed() {
-	local name
+	local name step
 	both k0 "" seed=1 budget=1000000000 || return
 	both k1 k0 seed=2 budget=1000000000 die_at=before-2 fork=2
 	both k2 k0 seed=3 budget=1000000000 die_at=after-2
@@ -145,9 +145,16 @@ killed() {
 	for name in k1 k2 k3; do
 		check "k0 has heard of $name" await k0 -- "${id[$name]}:state=left"
 	done
-	both k5 k0 seed=6 budget=1000000000 leave_at=200
-	check "a fresh one joins and exchanges" await k5 -- training.joined=true \
-		exchanges.outcomes.exchanged\>=3
+	check "k0 is paused" "$dunlin" pause --socket "$dir/k0.sock"
+	check "and waits" await k0 -- training.phase=paused
+	step=$(get k0 training.step)
+	both k5 k0 seed=6 budget=1000000000
+	check "a fresh one joins by its state" await k5 -- training.joined=true training.step\>=20
+	check "meanwhile k0 has trained nothing" [ "$(get k0 training.step)" -le $((step + 1)) ]
+	check "k0 goes on" "$dunlin" resume --socket "$dir/k0.sock"
+	check "and trains" await k0 -- training.step\>=$((step + 20))
+	check "and they exchange" await k5 -- exchanges.outcomes.exchanged\>=3
+	kill -USR1 "${script[k5]}"
 	check "leaves early" over k5
 	check "and its agent with it" ended k5
 	kill -TERM "${script[k0]}"

@@ -30,7 +30,6 @@ OPTIONS = {
     "nan_at": 0,      # a step at which a parameter becomes none, for 200 steps
     "fork": 0,        # workers that hold the socket
     "evaluate": 0,
-    "leave_at": 0,    # a step at which the loop is left early
     "check": 0,       # nothing may read a number off a tensor while it trains
 }
 opt = dict(OPTIONS)
@@ -39,6 +38,8 @@ for word in sys.argv[3:]:
     opt[key] = type(OPTIONS[key])(value)
 logging.basicConfig(level=logging.INFO, format="log %(message)s", stream=sys.stdout)
 torch.set_num_threads(1)
+leave = []  # the loop is left early at SIGUSR1
+signal.signal(signal.SIGUSR1, lambda *_: leave.append(True))
 
 
 def say(**what):
@@ -116,6 +117,9 @@ if opt["still"]:
             p.add_(0.05 * torch.randn(p.shape, generator=g))
 say(attached=flock.counts(), sum=sums(parameters), size=sum(p.numel() for p in parameters),
     accuracy=evaluate()[1] / 10)
+state = flock.status()
+if not state["ok"] or state["training"]["phase"] != "training" or flock.peers < 0:
+    sys.exit("the agent's status is not that of one that trains: %s" % state)
 if opt["still"]:
     net.eval()
 for _ in range(opt["fork"]):
@@ -163,7 +167,7 @@ while not flock.done:
                 b.nan_to_num_()
         optimizer.state.clear()
         before = None
-    if opt["leave_at"] and flock.steps >= opt["leave_at"]:
+    if leave:
         break
 say(trained=flock.counts(), accuracy=evaluate()[1] / 10)
 counts = flock.finish()
