@@ -350,6 +350,8 @@ static int open_invitation(struct agent *a, struct err *e)
 {
 	const struct config *c = a->config;
 	struct token *t = &a->token;
+	if (a->training.guest) /* its script is no setting */
+		return 0;
 	int rc = run_settings_print(c, &a->training.core.manifest, &a->settings);
 	if (rc == ERR_LIMIT) { /* a model of a thousand layers: others need its config */
 		log_warn("the settings of this run are too many for `dunlin join`");

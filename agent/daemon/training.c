@@ -351,7 +351,7 @@ int training_rehearse(struct training *t, const struct config *c, uv_loop_t *loo
 	const struct peer_id self = {{1}};
 	*t = (struct training){.dir = {.lock = -1}};
 	from[0] = '\0';
-	if (!c->agent.train)
+	if (!c->agent.train || c->agent.guest) /* what a script brings it has not brought yet */
 		return 0;
 	int rc = open_learner(t, c, loop, &self, status, e);
 	if (rc)

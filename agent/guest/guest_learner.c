@@ -357,9 +357,7 @@ static bool push(struct learner *base, const struct guest_job *j)
 {
 	struct guest *g = of(base);
 	/* What two agents have agreed to add cannot be refused: one place is kept for it. */
-	const int room = j->kind == JOB_APPLY  ? GUEST_JOBS
-	                 : j->kind == JOB_SAVE ? GUEST_JOBS / 2
-	                                       : GUEST_JOBS - 1;
+	const int room = j->kind == JOB_APPLY ? GUEST_JOBS : GUEST_JOBS - 1;
 	if (g->stopping || g->n_jobs >= room)
 		return false;
 	g->job[g->n_jobs++] = *j;
@@ -621,8 +619,11 @@ static bool restore(struct learner *l)
 	return push(l, &(struct guest_job){.kind = JOB_RESTORE});
 }
 
-static bool save(struct learner *l)
+/* A user can ask for any number while the script does not answer. */
+static bool save(struct learner *l, bool wished)
 {
+	if (wished && of(l)->n_jobs >= GUEST_JOBS / 2)
+		return false;
 	return push(l, &(struct guest_job){.kind = JOB_SAVE, .name = "latest.safetensors"});
 }
 
