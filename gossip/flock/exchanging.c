@@ -174,12 +174,12 @@ void flock__terms(struct flock *f, struct exchange_terms *t, const struct peer_i
 	}
 }
 
-uint64_t flock__transfer_ms(
-        const struct flock *f, const struct peer_id *id, uint8_t format, uint64_t told_ms)
+uint64_t flock__transfer_ms(const struct flock *f, const struct peer_id *id, uint8_t format,
+        bool final, uint64_t told_ms)
 {
-	/* A scaled format may become the plain one yet. */
+	/* A scaled format may become the plain one yet, or, in a merge round, fp32. */
 	uint8_t known = format >= f->c.n_formats   ? 0
-	                : flock__scaled(f, format) ? f->c.plain
+	                : flock__scaled(f, format) ? (final ? 0 : f->c.plain)
 	                                           : format;
 	uint64_t own_ms = flock__step_ms(f), step = least(told_ms, most(own_ms, STEP_TOLD_MS));
 	return partners_deadline(f->partners, id, f->c.exchange_bytes[known]) +
@@ -467,7 +467,7 @@ static void offer(struct flock *f, const struct peer_id *to, bool final, bool fa
 	if (!flock__scaled(f, ours.format))
 		ours.n_scales = 0;
 	e.start.ours = &ours;
-	e.start.deadline_ms = flock__transfer_ms(f, to, ours.format, 0);
+	e.start.deadline_ms = flock__transfer_ms(f, to, ours.format, ours.final, 0);
 	e.start.entry = f->x.entry;
 	e.start.far = far;
 	f->x.entry = 0;

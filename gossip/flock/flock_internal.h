@@ -439,8 +439,8 @@ void flock__terms(
         struct flock *f, struct exchange_terms *t, const struct peer_id *peer, bool final);
 uint64_t flock__merge_bytes(const struct flock *f); /* of a merge round that we would offer */
 /* told_ms: that a step of the peer takes, by its own word. */
-uint64_t flock__transfer_ms(
-        const struct flock *f, const struct peer_id *id, uint8_t format, uint64_t told_ms);
+uint64_t flock__transfer_ms(const struct flock *f, const struct peer_id *id, uint8_t format,
+        bool final, uint64_t told_ms);
 /* That a step of ours takes, or has taken so far; 0: we make none, or they are short. */
 uint64_t flock__step_ms(const struct flock *f);
 void flock__steps_anew(struct flock *f); /* what steps took so far says nothing any more */

@@ -144,8 +144,8 @@ void flock__exchange_message(
 		f->counts.busy_given += e.received.why != EXCHANGE_WILLING;
 	}
 	if (m->kind == EXCHANGE_OFFER || m->kind == EXCHANGE_ACCEPT)
-		e.received.deadline_ms =
-		        flock__transfer_ms(f, from, m->terms.format, m->terms.step_ms);
+		e.received.deadline_ms = flock__transfer_ms(
+		        f, from, m->terms.format, m->terms.final, m->terms.step_ms);
 	struct sketch theirs;
 	if (m->kind == EXCHANGE_ACCEPT && !tells_sketch(&m->terms, &theirs)) {
 		e.received.why = EXCHANGE_UNKNOWN;

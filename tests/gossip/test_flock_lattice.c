@@ -252,6 +252,33 @@ static void test_clipped_raises_by_little(void **state)
 	assert_int_equal(our_scale(), -6);
 }
 
+/* Without scales an offer in a lattice becomes bf16, in a merge round fp32: it gets the time of its
+ * bytes. */
+static void test_time_of_what_it_becomes(void **state)
+{
+	(void)state;
+	for (int final = 0; final < 2; final++) {
+		struct flock_config c = lattice_config();
+		for (int i = 0; i < 4; i++)
+			c.exchange_bytes[i] = 40000000u >> i;
+		bed_close(&b);
+		bed_open(&b, &c);
+		bed_train_with(&b, 1);
+		bed_train(&b, 20, 0.1);
+		struct exchange_message m = bed_offer(&b, ++number);
+		m.terms.final = final;
+		m.terms.format = MOD8;
+		m.terms.clock = final ? BED_TOTAL : 0;
+		bed_hear(&b, 1, &m);
+		assert_non_null(bed_sent(&b, EXCHANGE_ACCEPT));
+		assert_int_equal(bed_sent(&b, EXCHANGE_ACCEPT)->terms.format, final ? 0 : BF16);
+		step_bulk(FLOCK_EVENT_BULK, 0);
+		assert_non_null(bed_did(&b, FLOCK_DO_TRANSFER));
+		assert_int_equal(bed_did(&b, FLOCK_DO_TRANSFER)->transfer.deadline_ms,
+		        final ? 40000 : 20000); /* 1 MB a second */
+	}
+}
+
 /* The steps of an exchange follow the larger scale of the two. */
 static void test_larger_scale_is_used(void **state)
 {
@@ -425,6 +452,7 @@ int main(void)
 	        TEST(test_rounding_excuses_nothing),
 	        TEST(test_scales_follow_what_is_used),
 	        TEST(test_clipped_raises_by_little),
+	        TEST(test_time_of_what_it_becomes),
 	        TEST(test_larger_scale_is_used),
 	        TEST(test_doubted_teaches_nothing),
 	        TEST(test_garbage_teaches_nothing),
