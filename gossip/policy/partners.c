@@ -394,9 +394,11 @@ static void learn_share(struct partners *p, bool came)
  * by many a bad link; that we wait for an answer is short, and no more than that link's fault. */
 static uint64_t in_vain(const struct exchange_result *r)
 {
-	if (!r->ours)
-		return r->took_ms;
-	return r->outcome == OUTCOME_TIMEOUT && r->took_ms > OFFER_MS ? r->took_ms - OFFER_MS : 0;
+	uint64_t ms = r->took_ms;
+	if (r->ours)
+		ms = r->outcome == OUTCOME_TIMEOUT && ms > OFFER_MS ? ms - OFFER_MS : 0;
+	/* Beyond what it was given, this process itself stood still. */
+	return ms < r->deadline_ms ? ms : r->deadline_ms;
 }
 
 void partners_result(struct partners *p, const struct exchange_result *r, uint64_t now_ms)

@@ -621,7 +621,7 @@ static void test_a_wait_costs_four_times(void **state)
 {
 	struct exchange_result r = result(1, OUTCOME_TIMEOUT);
 	(void)state;
-	r.took_ms = 3 * SECOND;
+	r.took_ms = r.deadline_ms = 3 * SECOND;
 	r.ours = false;
 	for (int i = 0; i < 3; i++) {
 		partners_result(p, &r, now);
@@ -630,7 +630,7 @@ static void test_a_wait_costs_four_times(void **state)
 	}
 	/* However long it was. */
 	r = result(2, OUTCOME_TIMEOUT);
-	r.took_ms = 600 * SECOND;
+	r.took_ms = r.deadline_ms = 600 * SECOND;
 	r.ours = false;
 	partners_result(p, &r, now);
 	assert_in_range(waits(2), 1200 * SECOND, 3600 * SECOND);
@@ -640,7 +640,7 @@ static void test_a_wait_costs_four_times(void **state)
 	for (unsigned k = 0; k < 3; k++) {
 		struct peer_id a = id(10 + k);
 		r = result(10 + k, kinds[k]);
-		r.took_ms = 20 * SECOND;
+		r.took_ms = r.deadline_ms = 20 * SECOND;
 		r.ours = false;
 		partners_result(p, &r, now);
 		assert_in_range(waits(10 + k), 40 * SECOND, 120 * SECOND);
@@ -653,18 +653,27 @@ static void test_a_wait_costs_four_times(void **state)
 	}
 	/* What we began and lost, perhaps by a slow link, is no reason. */
 	r = result(3, OUTCOME_BROKEN);
-	r.took_ms = 30 * SECOND;
+	r.took_ms = r.deadline_ms = 30 * SECOND;
 	partners_result(p, &r, now);
 	assert_in_range(waits(3), SECOND / 2, SECOND * 3 / 2);
 	/* Nor is that an offer was not answered; but to accept and be silent is. */
 	r = result(4, OUTCOME_TIMEOUT);
-	r.took_ms = 3 * SECOND;
+	r.took_ms = r.deadline_ms = 3 * SECOND;
 	partners_result(p, &r, now);
 	assert_in_range(waits(4), SECOND / 2, SECOND * 3 / 2);
 	r = result(5, OUTCOME_TIMEOUT);
-	r.took_ms = 13 * SECOND;
+	r.took_ms = r.deadline_ms = 13 * SECOND;
 	partners_result(p, &r, now);
 	assert_in_range(waits(5), 20 * SECOND, 60 * SECOND);
+	/* Nor what it took beyond its time, in which this process stood still. */
+	for (unsigned k = 6; k < 8; k++) {
+		r = result(k, OUTCOME_TIMEOUT);
+		r.took_ms = 3600 * SECOND;
+		r.deadline_ms = 5 * SECOND;
+		r.ours = k == 6;
+		partners_result(p, &r, now);
+		assert_in_range(waits(k), 10 * SECOND, 30 * SECOND);
+	}
 }
 
 /* One of four takes our offers and is silent: as its deadline grows, so do the pauses. */
