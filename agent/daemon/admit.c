@@ -98,7 +98,7 @@ static int keep(const struct config *c, const struct state_dir *state,
 }
 
 int admit_open(struct admission **out, const struct config *c, const struct state_dir *state,
-        const struct identity *i, struct err *e)
+        const struct identity *i, bool save, struct err *e)
 {
 	struct owner owner;
 	uint8_t own[CERTIFICATE_BYTES];
@@ -123,7 +123,7 @@ int admit_open(struct admission **out, const struct config *c, const struct stat
 		        "this agent, or its label %s, is revoked by the owner: ask for a new "
 		        "invite",
 		        admission_invite(*out, &i->id)->label);
-	if (rc == 0)
+	if (rc == 0 && save)
 		rc = keep(c, state, own, e);
 	if (rc) {
 		admission_free(*out);

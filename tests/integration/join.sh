@@ -131,29 +131,29 @@ foreign() {
 	joins f1 --yes < <(invite f0)
 	check "is joined" ready f1 || return
 	check "one of the same name is refused" \
-		fails_as_f1 1 "$(invite f0)" 'another agent runs with this state'
+		fails_as f1 1 'another agent runs with this state' "$(invite f0)" --yes
 	signal TERM f1 && ended f1
 	new_key "$dir/second.key"
 	key=$dir/second.key begin f2 --listen 127.0.0.1:0 --config "$dir/f.json" \
 		--out "$dir/f2.run"
 	check "an agent of another flock" ready f2 || return
-	check "which it cannot join" fails_as_f1 3 "$(invite f2)" 'choose another --name'
+	check "which it cannot join" fails_as f1 3 'choose another --name' "$(invite f2)" --yes
 	check "its secret is the old one" cmp "$dir/flock.key" "$dir/f1/flock.key"
 	check "all leave" all_leave
 }
-fails_as_f1() { # CODE TOKEN PATTERN
+fails_as() { # NAME CODE PATTERN TOKEN FLAGS...
 	local code
-	joins f9 --name f1 --state-dir "$dir/f1" --socket "$dir/f9.sock" --yes <<<"$2"
+	joins f9 --name "$1" --state-dir "$dir/$1" --socket "$dir/f9.sock" "${@:5}" <<<"$4"
 	wait "${pid[f9]}"
 	code=$?
 	rm -f "$dir/running/${pid[f9]}"
 	unset "pid[f9]"
 	cat "$dir/f9.log"
-	[ $code = "$1" ] && grep -qE "$3" "$dir/f9.log"
+	[ $code = "$2" ] && grep -qE "$3" "$dir/f9.log"
 }
 
 owned() {
-	local owner
+	local owner token
 	owner=$("$dunlin" keygen --owner --out "$dir/o.owner" | tail -1)
 	for label in lab brief; do
 		"$dunlin" certify --owner-key "$dir/o.owner" --label $label --agents 3 \
@@ -171,14 +171,33 @@ owned() {
 	"$dunlin" certify --owner-key "$dir/o.owner" --label late --agents 1 \
 		--expires "$(date -u -d "@$(($(date +%s) + 3))" +%Y-%m-%dT%H:%M:%SZ)" \
 		--out "$dir/late.invite" >/dev/null
-	local token
 	if token=$(invite o0 --invite "$dir/late.invite"); then
 		while invite o0 --invite "$dir/late.invite" >/dev/null 2>&1; do sleep 0.2; done
 		check "one that has expired" fails 3 'label late has expired' --yes <<<"$token"
 	fi
 	invite o0 --invite "$dir/late.invite" >/dev/null 2>&1
 	check "nor is a token made of it" test $? = 3
+	check "it leaves" leaves_o1
+	token=$(invite o0 --invite "$dir/lab.invite")
+	check "nobody to ask" fails_as o1 2 'say --yes' "$token"
+	check "its invite is the old one" kept_o1
+	new_key "$dir/third.key"
+	key=$dir/third.key begin o2 --listen 127.0.0.1:0 --config "$dir/o.json" \
+		--out "$dir/o2.run" --owner "$owner" --invite "$dir/lab.invite"
+	check "an agent of another flock" ready o2 || return
+	token=$(invite o2 --invite "$dir/lab.invite")
+	check "which it cannot join" fails_as o1 3 'choose another --name' "$token" --yes
+	check "its invite is the old one" kept_o1
 	check "all leave" all_leave
+}
+
+leaves_o1() {
+	signal TERM o1 && ended o1 && mkdir "$dir/kept" &&
+		cp "$dir/o1/invite" "$dir/o1/certificate" "$dir/kept"
+}
+kept_o1() {
+	cmp "$dir/kept/invite" "$dir/o1/invite" && [ ! -e "$dir/o1/invite.new" ] &&
+		cmp "$dir/kept/certificate" "$dir/o1/certificate"
 }
 
 # The token is typed at a prompt that does not show it, and two questions are answered.

@@ -3,12 +3,13 @@
  *
  * The happy path: the token is read from a file, stdin or a prompt, the state folder is locked, the
  * secret and the invite go into files of mode 0600 in it, a peer tells the settings of the run, the
- * user sees them, says where the data are, and agrees; they become config.json in the state folder,
- * and an agent is started with it. `dunlin agent --config` starts it again.
+ * user sees them, says where the data are, and agrees; they become config.json in the state
+ * folder, the invite takes its name there, and an agent is started with them. `dunlin agent
+ * --config` starts it again.
  *
  * What can fail: a token that is damaged, has expired or is of another flock (3), no peer that
  * answers (9), a user who says no (0), and what can fail at an agent's start. Until the user has
- * agreed, files that were made here are removed again. */
+ * agreed, no file that was there is replaced, and files that were made here are removed again. */
 #include "agent/base/log.h"
 #include "agent/base/textlist.h"
 #include "agent/cli/cli.h"
@@ -37,8 +38,8 @@ struct join {
 	struct token token;
 	struct manifest manifest;
 	char state[LIMIT_PATH];
-	char key[FILE_MAX], invite[FILE_MAX], file[FILE_MAX]; /* in it */
-	bool made_key, made_invite;
+	char key[FILE_MAX], invite[FILE_MAX], new_invite[FILE_MAX], file[FILE_MAX]; /* in it */
+	bool made_key, made_invite; /* the new one */
 	int status; /* what to exit with if it fails */
 };
 
@@ -167,6 +168,7 @@ static int keep_key(struct join *j, struct err *e)
 	return textlist_add(j->config.agent.keys, sizeof j->config.agent.keys, j->key);
 }
 
+/* Under another name: what is there may be of a flock that this token is not of. */
 static int keep_invite(struct join *j, struct err *e)
 {
 	struct config *c = &j->config;
@@ -182,13 +184,21 @@ static int keep_invite(struct join *j, struct err *e)
 	memcpy(c->agent.owner, owner, sizeof owner);
 	if (c->agent.invite[0] || !j->token.has_invite)
 		return 0;
-	bool there = access(j->invite, F_OK) == 0;
-	int rc = invite_save(j->invite, j->token.invite, e);
-	j->made_invite = rc == 0 && !there;
-	if (strlen(j->invite) >= sizeof c->agent.invite)
+	if (strlen(j->new_invite) >= sizeof c->agent.invite)
 		return err_set(e, ERR_LIMIT, "the state folder's path is too long");
-	strcpy(c->agent.invite, j->invite);
+	int rc = invite_save(j->new_invite, j->token.invite, e);
+	j->made_invite = rc == 0;
+	strcpy(c->agent.invite, j->new_invite);
 	return rc;
+}
+
+/* The user has agreed. The config names the invite as it will be. */
+static int place_invite(struct join *j, struct err *e)
+{
+	if (j->made_invite && rename(j->new_invite, j->invite))
+		return err_errno(e, "rename %s", j->new_invite);
+	j->made_invite = false;
+	return 0;
 }
 
 static void undo(const struct join *j)
@@ -196,7 +206,7 @@ static void undo(const struct join *j)
 	if (j->made_key)
 		unlink(j->key);
 	if (j->made_invite)
-		unlink(j->invite);
+		unlink(j->new_invite);
 }
 
 /* ---- the settings */
@@ -250,7 +260,7 @@ static int fetch(struct join *j, const struct state_dir *state, struct err *e)
 	rc = load_keys(j, &secrets, e);
 	if (rc)
 		goto out;
-	rc = admit_open(&admission, &j->config, state, &identity, e);
+	rc = admit_open(&admission, &j->config, state, &identity, false, e);
 	struct fetch f = {&identity, &secrets, admission, &j->token, FETCH_MS};
 	if (rc == 0) {
 		j->status = EXIT_NO_AGENT;
@@ -339,6 +349,8 @@ static int write_config(struct join *j, struct err *e)
 	struct buf b;
 	config_problems_init(&p, NULL);
 	j->status = EXIT_CONFIG;
+	if (j->made_invite)
+		strcpy(j->config.agent.invite, j->invite);
 	if (config_check(&j->config, &p))
 		return err_set(e, ERR_INVALID, "%s", p.list[0].text);
 	j->status = EXIT_FAILED;
@@ -368,6 +380,7 @@ static int prepare(struct join *j, bool *yes, struct err *e)
 	if (rc == 0)
 		rc = whole_path(j->state, sizeof j->state, e);
 	if (rc == 0 && (in_state(j, "flock.key", j->key) || in_state(j, "invite", j->invite) ||
+	                       in_state(j, "invite.new", j->new_invite) ||
 	                       in_state(j, "config.json", j->file)))
 		rc = err_set(e, ERR_LIMIT, "the state folder's path is too long");
 	if (rc)
@@ -389,6 +402,8 @@ static int prepare(struct join *j, bool *yes, struct err *e)
 		rc = ask_user(j, yes, e);
 	if (rc == 0 && *yes)
 		rc = write_config(j, e);
+	if (rc == 0 && *yes)
+		rc = place_invite(j, e);
 	if (rc || !*yes)
 		undo(j);
 	state_dir_close(&state);
