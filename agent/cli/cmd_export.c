@@ -2,14 +2,16 @@
 /* dunlin export CHECKPOINT OUT: the weights alone, under PyTorch's names and shapes, with the model
  * and the normalisation of its input in the metadata; or, with --layout huggingface, a folder that
  * transformers loads a GPT-2 from. A file is checked and written whole or not at all; the
- * checkpoint itself is never written over. */
+ * checkpoint itself, with all the files of one that is a folder, is never written over. */
 #include "agent/base/log.h"
 #include "agent/cli/cli.h"
 #include "agent/cli/commands.h"
 #include "agent/train/checkpoint.h"
 #include "agent/train/gpt2.h"
+#include "agent/train/weights.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,15 +47,36 @@ static int read_weights(const struct st_file *f, struct arch *a, struct weights_
 	return 0;
 }
 
-/* The file that would be written over: of a folder the weights in it. */
-static bool is_source(const char *from, const char *to, bool folder)
+/* What cannot be opened may be cut here. */
+static void folder_of(const char *path, char out[PATH_MAX])
 {
-	char weights[LIMIT_PATH];
+	const char *slash = strrchr(path, '/');
+	struct stat st;
 
-	if (!folder || same_file(from, to))
-		return same_file(from, to);
-	snprintf(weights, sizeof weights, "%s/model.safetensors", to);
-	return same_file(from, weights);
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		snprintf(out, PATH_MAX, "%s", path);
+	else
+		snprintf(out, PATH_MAX, "%.*s", slash != NULL ? (int)(slash + 1 - path) : 1,
+		        slash != NULL ? path : ".");
+}
+
+/* What the source would lose, or NULL. A folder, or an index, is more files than one; and the
+ * config.json beside a file may be its own. */
+static const char *clash(const char *from, const char *to, bool folder)
+{
+	char source[PATH_MAX], target[PATH_MAX], config[PATH_MAX + 16];
+
+	if (same_file(from, to))
+		return "is the checkpoint itself";
+	folder_of(from, source);
+	if (folder)
+		snprintf(target, sizeof target, "%s", to);
+	else
+		folder_of(to, target);
+	if ((folder || weights_are_many(from)) && same_file(source, target))
+		return "is in, or is, the folder of the checkpoint, whose files it could replace";
+	snprintf(config, sizeof config, "%s/config.json", source);
+	return same_file(config, to) ? "is the config.json of the checkpoint's folder" : NULL;
 }
 
 static int export_weights(const char *from, const char *to, bool folder)
@@ -65,9 +88,11 @@ static int export_weights(const char *from, const char *to, bool folder)
 	struct err e;
 	int rc, status = EXIT_MODEL;
 
-	if (is_source(from, to, folder))
-		return cli_usage_error(CMD_EXPORT,
-		        "%s is the checkpoint itself: name another file for the weights", to);
+	const char *why = clash(from, to, folder);
+
+	if (why != NULL)
+		return cli_usage_error(CMD_EXPORT, "%s %s: name another %s for the weights", to,
+		        why, folder || weights_are_many(from) ? "folder" : "file");
 	rc = checkpoint_open_weights(&f, from, &e);
 	if (rc == 0) {
 		rc = read_weights(&f, &a, &info, &params, &e);

@@ -194,17 +194,35 @@ int weights_normalisation(const struct st_file *f, struct normalisation *norm, s
 	return 0;
 }
 
+static const char index_end[] = ".index.json";
+
+static bool is_folder(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static bool is_index(const char *path)
+{
+	const size_t n = strlen(path), m = strlen(index_end);
+
+	return n >= m && strcmp(path + n - m, index_end) == 0;
+}
+
+bool weights_are_many(const char *path)
+{
+	return is_folder(path) || is_index(path);
+}
+
 /* Hugging Face's names of a folder's files. */
 static int choose_file(const char *path, char file[LIMIT_PATH], char config[LIMIT_PATH],
         bool *index, struct err *e)
 {
-	static const char index_end[] = ".index.json";
 	const char *slash = strrchr(path, '/');
-	const size_t n = strlen(path);
-	struct stat st;
 	int a, b;
 
-	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+	if (is_folder(path)) {
 		a = snprintf(file, LIMIT_PATH, "%s/model.safetensors", path);
 		b = snprintf(config, LIMIT_PATH, "%s/config.json", path);
 		*index = a < LIMIT_PATH && access(file, F_OK) != 0;
@@ -219,8 +237,7 @@ static int choose_file(const char *path, char file[LIMIT_PATH], char config[LIMI
 		a = snprintf(file, LIMIT_PATH, "%s", path);
 		b = snprintf(config, LIMIT_PATH, "%.*sconfig.json",
 		        slash != NULL ? (int)(slash + 1 - path) : 0, path);
-		*index = n >= strlen(index_end) &&
-		         strcmp(path + n - strlen(index_end), index_end) == 0;
+		*index = is_index(path);
 	}
 	return a < LIMIT_PATH && b < LIMIT_PATH
 	               ? 0

@@ -30,6 +30,9 @@ int weights_write(const char *path, const struct arch *a, const struct weights_i
  * our types, names and order as far as that is known: 16 bits become F32, see gpt2.h. */
 int weights_open(struct st_file *f, const char *path, struct err *e) MUST_CHECK;
 
+/* Whether that would read more than one file: a folder or an index. */
+bool weights_are_many(const char *path);
+
 /* The model that the file's metadata describes; ERR_NOTFOUND when it describes none. */
 int weights_arch(const struct st_file *f, struct arch *out, struct err *e) MUST_CHECK;
 

@@ -389,6 +389,20 @@ code 2 "dunlin or huggingface" "export in a layout that is none" \
 	"$dunlin" export --layout torch exported.safetensors x
 code 2 "checkpoint itself" "export over its own source" \
 	"$dunlin" export --layout huggingface theirs theirs
+cp -r theirs copy
+code 2 "copy/model.safetensors is in" "export over a file of the source" \
+	"$dunlin" export theirs/../copy copy/model.safetensors
+code 2 "copy/config.json is in" "over its config.json" "$dunlin" export copy copy/config.json
+code 2 "config.json of the checkpoint" "also by the name of its file" \
+	"$dunlin" export copy/model.safetensors copy/config.json
+echo '{"weight_map": {}}' >copy/model.safetensors.index.json
+code 2 "copy/shard is in" "over a file of an index" \
+	"$dunlin" export copy/model.safetensors.index.json copy/shard
+rm copy/model.safetensors.index.json
+code 2 "copy is in, or is, the folder" "into the folder of the source" \
+	"$dunlin" export --layout huggingface copy/model.safetensors copy
+is "none of which changes the source" diff -r theirs copy
+is "another folder in it is one" "$dunlin" export --layout huggingface copy copy/in
 code 5 "h.0.attn: 2 heads, but the model here has 4" "weights of other heads" \
 	"$dunlin" train "${small[@]}" --gpt-heads 4 --context 16 --out x --init-from theirs
 code 5 "embed.position: 16x16, not 17x16" "weights of too few positions" \
