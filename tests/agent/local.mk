@@ -27,6 +27,7 @@ UNIT_TESTS += \
 	tests/agent/test_node \
 	tests/agent/test_order \
 	tests/agent/test_plot \
+	tests/agent/test_prompt \
 	tests/agent/test_report \
 	tests/agent/test_rlimits \
 	tests/agent/test_run_settings \

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <termios.h>
@@ -28,23 +29,82 @@ static int read_all(char *text, size_t size, bool line, size_t *len, struct err 
 	}
 }
 
+/* ---- what is typed is hidden */
+
+/* A signal that ends or stops us would leave the terminal so: its handler shows first, raises it
+ * again for whoever took it before, and hides anew if we live on. One that is ignored stays so. */
+static const int hide_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP};
+#define N_HIDE (sizeof hide_signals / sizeof *hide_signals)
+static struct {
+	const char *question;
+	struct termios before, hidden;
+	struct sigaction ours, old[N_HIDE];
+} hide;
+
+static void ask_hidden(void)
+{
+	tcsetattr(STDIN_FILENO, TCSAFLUSH, &hide.hidden);
+	if (write(STDERR_FILENO, hide.question, strlen(hide.question)) < 0)
+		return; /* nobody sees the question, which is no reason not to read */
+}
+
+static void on_signal(int sig)
+{
+	const int saved = errno;
+	sigset_t it;
+	size_t i = 0;
+	while (i + 1 < N_HIDE && hide_signals[i] != sig)
+		i++;
+	tcsetattr(STDIN_FILENO, TCSAFLUSH, &hide.before);
+	sigaction(sig, &hide.old[i], NULL);
+	raise(sig);
+	sigemptyset(&it);
+	sigaddset(&it, sig);
+	sigprocmask(SIG_UNBLOCK, &it, NULL); /* here it ends, or stops until it is continued */
+	sigprocmask(SIG_BLOCK, &it, NULL);
+	sigaction(sig, &hide.ours, NULL);
+	ask_hidden();
+	errno = saved;
+}
+
+static void hide_begin(const char *question)
+{
+	hide.question = question;
+	hide.hidden = hide.before;
+	hide.hidden.c_lflag &= ~(tcflag_t)ECHO;
+	memset(&hide.ours, 0, sizeof hide.ours);
+	hide.ours.sa_handler = on_signal;
+	sigemptyset(&hide.ours.sa_mask);
+	for (size_t i = 0; i < N_HIDE; i++) {
+		sigaddset(&hide.ours.sa_mask, hide_signals[i]);
+		sigaction(hide_signals[i], NULL, &hide.old[i]);
+	}
+	for (size_t i = 0; i < N_HIDE; i++)
+		if (hide.old[i].sa_handler != SIG_IGN)
+			sigaction(hide_signals[i], &hide.ours, NULL);
+	ask_hidden();
+}
+
+static void hide_end(void)
+{
+	tcsetattr(STDIN_FILENO, TCSAFLUSH, &hide.before);
+	for (size_t i = 0; i < N_HIDE; i++)
+		sigaction(hide_signals[i], &hide.old[i], NULL);
+	fputc('\n', stderr);
+}
+
 int prompt_secret(const char *question, char *text, size_t size, size_t *len, struct err *e)
 {
-	struct termios before, hidden;
-	bool terminal = tcgetattr(STDIN_FILENO, &before) == 0;
-	if (terminal) {
-		hidden = before;
-		hidden.c_lflag &= ~(tcflag_t)ECHO;
-		fputs(question, stderr);
-		tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden);
-	}
+	const bool terminal = tcgetattr(STDIN_FILENO, &hide.before) == 0;
+	if (terminal)
+		hide_begin(question);
 	int rc = read_all(text, size, terminal, len, e);
-	if (terminal) {
-		tcsetattr(STDIN_FILENO, TCSAFLUSH, &before);
-		fputc('\n', stderr);
-	}
+	if (terminal)
+		hide_end();
 	return rc;
 }
+
+/* ---- other questions */
 
 int prompt_line(const char *question, char *out, size_t size, struct err *e)
 {
