@@ -12,6 +12,7 @@
  * rounding, so the choices travel with the checkpoint, and the net is built again with them. */
 #include "agent/train/trainer.h"
 
+#include "agent/base/log.h"
 #include "gossip/policy/outer.h"
 #include "model/graph/outer.h"
 #include "model/graph/stats.h"
@@ -615,6 +616,20 @@ out:
 	return rc;
 }
 
+/* The shapes of the weights do not tell them. */
+static void warn_unchecked(const struct st_file *f, const struct arch *a, const char *path)
+{
+	bool attention = false;
+
+	for (int i = 0; i < a->n_nodes; i++)
+		attention = attention || a->nodes[i].layer.kind == LAYER_ATTENTION;
+	if (attention && st_meta(f, "model") == NULL)
+		log_warn("%s: no config.json is with it, so that it is not checked whether these "
+		         "weights are of as many heads as the model here, with the same gelu and "
+		         "eps",
+		        path);
+}
+
 int trainer_init_from(struct trainer *t, const char *path, struct err *e)
 {
 	struct st_file f;
@@ -635,6 +650,7 @@ int trainer_init_from(struct trainer *t, const char *path, struct err *e)
 		rc = err_set(e, ERR_NOMEM, "no memory for %zu parameters", t->arch.n_total);
 		goto out;
 	}
+	warn_unchecked(&f, &t->arch, path);
 	weights_copy(&f, &t->arch, host);
 	graph_set_params(t->net, host);
 	trainer__params_set(t);

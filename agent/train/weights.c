@@ -13,6 +13,7 @@
 #include "agent/train/weights.h"
 
 #include "agent/config/config.h"
+#include "agent/config/options.h"
 #include "agent/train/gpt2.h"
 
 #include <errno.h>
@@ -380,6 +381,8 @@ int weights_check(const struct st_file *f, const struct arch *a, struct err *e)
 /* What two layers of one name would compute differently with the same weights. */
 static int check_layer(const struct layer *ours, const struct layer *theirs, struct err *e)
 {
+	char have[REAL_TEXT], want[REAL_TEXT];
+
 	if (ours->kind == LAYER_ATTENTION && ours->heads != theirs->heads)
 		return err_set(e, ERR_MISMATCH,
 		        "layer %.80s: %" PRId64 " heads, but the model here has %" PRId64
@@ -389,6 +392,11 @@ static int check_layer(const struct layer *ours, const struct layer *theirs, str
 		return err_set(e, ERR_MISMATCH, "layer %.80s: gelu %s tanh, but the model here %s",
 		        ours->name, theirs->tanh ? "with" : "without",
 		        ours->tanh ? "with it" : "without");
+	if (ours->kind == LAYER_LAYER_NORM && ours->eps != theirs->eps)
+		return err_set(e, ERR_MISMATCH,
+		        "layer %.80s: eps %s, but the model here has %s (\"eps\" of the layer in "
+		        "model.layers)",
+		        ours->name, real_text(theirs->eps, have), real_text(ours->eps, want));
 	return 0;
 }
 

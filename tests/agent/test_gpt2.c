@@ -331,7 +331,14 @@ static void test_damaged_tensors(void **state)
 	st_close(&w.file);
 }
 
-/* Weights for more positions than the model has, but not for other heads. */
+static void set_eps(struct arch *a, double eps)
+{
+	for (int i = 0; i < a->n_nodes; i++)
+		if (a->nodes[i].layer.kind == LAYER_LAYER_NORM)
+			a->nodes[i].layer.eps = eps;
+}
+
+/* Weights for more positions than the model has, but not for other heads or another eps. */
 static void test_what_a_trainer_takes(void **state)
 {
 	char path[512];
@@ -347,6 +354,11 @@ static void test_what_a_trainer_takes(void **state)
 	assert_int_equal(checkpoint_open_weights(&f, path, &e), 0);
 	assert_int_equal(arch_preset(&a, "gpt", &sizes, &shorter, VOCABULARY, &e), 0);
 	assert_int_equal(weights_check(&f, &a, &e), 0);
+	assert_int_equal(weights_check_model(&f, &a, &e), ERR_MISMATCH);
+	assert_string_equal(e.msg,
+	        "layer h.0.ln_1: eps 0.0009765625, but the model here has 1e-05 (\"eps\" of the "
+	        "layer in model.layers)");
+	set_eps(&a, 0x1p-10);
 	assert_int_equal(weights_check_model(&f, &a, &e), 0);
 	weights_copy(&f, &a, q);
 	for (int i = 0; i < a.n_views; i++) {
@@ -357,6 +369,7 @@ static void test_what_a_trainer_takes(void **state)
 	}
 	arch_close(&a);
 	assert_int_equal(arch_preset(&a, "gpt", &heads, &shorter, VOCABULARY, &e), 0);
+	set_eps(&a, 0x1p-10);
 	assert_int_equal(weights_check(&f, &a, &e), 0);
 	assert_int_equal(weights_check_model(&f, &a, &e), ERR_MISMATCH);
 	assert_string_equal(e.msg,

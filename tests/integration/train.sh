@@ -407,6 +407,12 @@ code 5 "h.0.attn: 2 heads, but the model here has 4" "weights of other heads" \
 	"$dunlin" train "${small[@]}" --gpt-heads 4 --context 16 --out x --init-from theirs
 code 5 "embed.position: 16x16, not 17x16" "weights of too few positions" \
 	"$dunlin" train "${small[@]}" --gpt-heads 2 --context 17 --out x --init-from theirs
+sed -i 's/"layer_norm_epsilon": 1e-05/"layer_norm_epsilon": 1e-06/' copy/config.json
+taken() { "$dunlin" train "${small[@]}" --gpt-heads 2 --context 16 "$@" --init-from copy; }
+code 5 "ln_1: eps 1e-06, but the model here has 1e-05" "weights of another eps" taken --out x
+rm copy/config.json
+code 0 "copy: no config.json is with it" "weights that say less are taken, with a warning" \
+	taken --out less --stop-after 1
 head -c 900 theirs/model.safetensors >cut.safetensors
 mv cut.safetensors theirs/model.safetensors
 code 5 "theirs/model.safetensors: truncated" "a damaged folder" "$dunlin" eval theirs
