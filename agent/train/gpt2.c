@@ -11,6 +11,7 @@
 #include "agent/base/buf.h"
 #include "agent/config/gpt2_config.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -367,6 +368,14 @@ static int write_config(const char *path, const struct gpt2_config *c, struct er
 	return rc;
 }
 
+/* Until the end there is none: what is written so far is no model, to us or to transformers. */
+static int remove_config(const char *path, struct err *e)
+{
+	if (unlink(path) == 0)
+		return file_sync_folder(path, e);
+	return errno == ENOENT ? 0 : err_errno(e, "remove %s", path);
+}
+
 int gpt2_write(const char *folder, const struct arch *a, const float *params, struct err *e)
 {
 	static const struct st_meta meta = {"format", "pt"};
@@ -384,6 +393,8 @@ int gpt2_write(const char *folder, const struct arch *a, const float *params, st
 	rc = fill_out(a, params, &o, e);
 	if (rc == 0)
 		rc = file_mkdirs(folder, e);
+	if (rc == 0)
+		rc = remove_config(config, e);
 	if (rc == 0)
 		rc = st_write(weights, o.tensor, a->n_views, &meta, 1, e);
 	if (rc == 0)

@@ -403,6 +403,10 @@ code 2 "copy is in, or is, the folder" "into the folder of the source" \
 	"$dunlin" export --layout huggingface copy/model.safetensors copy
 is "none of which changes the source" diff -r theirs copy
 is "another folder in it is one" "$dunlin" export --layout huggingface copy copy/in
+mkdir -p half/model.safetensors && cp theirs/config.json half
+code 1 half/model.safetensors "export that cannot write the weights" \
+	"$dunlin" export --layout huggingface copy half
+is "leaves no config.json that was there" test ! -e half/config.json
 code 5 "h.0.attn: 2 heads, but the model here has 4" "weights of other heads" \
 	"$dunlin" train "${small[@]}" --gpt-heads 4 --context 16 --out x --init-from theirs
 code 5 "embed.position: 16x16, not 17x16" "weights of too few positions" \
