@@ -10,9 +10,12 @@
 #include "agent/node/token.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#define JSON_BYTES_MAX 65536
 
 static int add_secret(struct token *t, const char *path, struct err *e)
 {
@@ -44,17 +47,19 @@ static int add_invite(struct token *t, const char *path, struct err *e)
 /* One that was named comes first. */
 static int add_seed(struct token *t, const char *seed, struct err *e)
 {
-	struct token before = *t;
+	char before[TOKEN_SEEDS_MAX][LIMIT_HOST_PORT];
+	const int n = t->n_seeds;
 	struct hostport h;
 	int rc = hostport_parse(seed, &h, e);
 	if (rc == 0 && (!h.host[0] || h.port == 0 || strlen(seed) > UINT8_MAX))
 		rc = err_set(e, ERR_INVALID, "\"%s\" is no address that others can dial", seed);
 	if (rc)
 		return err_prefix(e, "--seed");
+	memcpy(before, t->seed, sizeof before);
 	t->n_seeds = 0;
 	token_add_seed(t, seed);
-	for (int i = 0; i < before.n_seeds; i++)
-		token_add_seed(t, before.seed[i]);
+	for (int i = 0; i < n; i++)
+		token_add_seed(t, before[i]);
 	return 0;
 }
 
@@ -86,6 +91,14 @@ static int fill(struct asked *a, struct token *t, struct err *e)
 	return rc;
 }
 
+static int print_bytes(const char *text, size_t len)
+{
+	struct err e = {0};
+	if (file_write_all(STDOUT_FILENO, text, len, &e))
+		return cli_fail(EXIT_FAILED, "standard output: %s", e.msg);
+	return EXIT_OK;
+}
+
 static int print_json(const struct token *t, const char *text)
 {
 	struct buf b;
@@ -93,7 +106,11 @@ static int print_json(const struct token *t, const char *text)
 	char flock[FLOCK_TEXT];
 	struct flock_id id = {{0}};
 	memcpy(id.bytes, t->flock, sizeof t->flock);
-	buf_init(&b, 65536);
+	buf_init(&b, JSON_BYTES_MAX);
+	b.data = malloc(b.max + 1); /* all of it, so that it never moves and leaves a copy */
+	if (!b.data)
+		return cli_fail(EXIT_FAILED, "%s", err_text(ERR_NOMEM));
+	b.cap = b.max + 1;
 	json_open(&j, NULL, '{');
 	json_text(&j, "token", text);
 	json_bool(&j, "secret", token_is_secret(t));
@@ -105,24 +122,20 @@ static int print_json(const struct token *t, const char *text)
 	json_close(&j, ']');
 	json_close(&j, '}');
 	int rc = j.rc ? j.rc : buf_append(&b, "\n", 1);
-	int status = rc ? cli_fail(EXIT_FAILED, "%s", err_text(rc)) : cli_print(&b);
-	if (b.data)
-		explicit_bzero(b.data, b.cap);
+	int status = rc ? cli_fail(EXIT_FAILED, "%s", err_text(rc)) : print_bytes(b.data, b.len);
+	explicit_bzero(b.data, b.cap);
 	buf_close(&b);
 	return status;
 }
 
 static int print_token(const struct token *t, const char *text)
 {
-	struct err e = {0};
-	int rc = file_write_all(STDOUT_FILENO, text, strlen(text), &e);
-	if (rc)
-		return cli_fail(EXIT_FAILED, "standard output: %s", e.msg);
-	if (token_is_secret(t) && isatty(STDOUT_FILENO))
+	int status = print_bytes(text, strlen(text));
+	if (status == EXIT_OK && token_is_secret(t) && isatty(STDOUT_FILENO))
 		fputs("dunlin: this is a secret: who has it can join, and learns the flock's key. "
 		      "`dunlin join` reads it at its prompt.\n",
 		        stderr);
-	return EXIT_OK;
+	return status;
 }
 
 /* line: the token and a newline. */
