@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -24,9 +25,9 @@ static void ask(const struct desk *d, int words)
 	char text[64];
 	size_t len = 0;
 	struct err e;
-	alarm(5);
-	if (setsid() < 0 || ioctl(d->terminal, TIOCSCTTY, 0) || dup2(d->terminal, 0) < 0 ||
-	        dup2(words, 2) < 0)
+	alarm(20);
+	if (setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}) || setsid() < 0 ||
+	        ioctl(d->terminal, TIOCSCTTY, 0) || dup2(d->terminal, 0) < 0 || dup2(words, 2) < 0)
 		_exit(99);
 	if (prompt_secret("token: ", text, sizeof text, &len, &e))
 		_exit(98);
@@ -96,9 +97,9 @@ static void what_is_typed_is_hidden(void **state)
 
 static void signals_leave_a_terminal_that_shows(void **state)
 {
-	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	static const int signals[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP};
 	(void)state;
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		struct desk d;
 		open_desk(&d);
 		await_question(&d);

@@ -33,7 +33,7 @@ static int read_all(char *text, size_t size, bool line, size_t *len, struct err 
 
 /* A signal that ends or stops us would leave the terminal so: its handler shows first, raises it
  * again for whoever took it before, and hides anew if we live on. One that is ignored stays so. */
-static const int hide_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP};
+static const int hide_signals[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP};
 #define N_HIDE (sizeof hide_signals / sizeof *hide_signals)
 static struct {
 	const char *question;
