@@ -524,8 +524,8 @@ static int run_agent(struct agent *a)
 		return a->o.fail_cb(exit_code(rc, EXIT_CONFIG), "%s", e.msg);
 	rc = open_state(a, &e);
 	status = rc ? a->o.fail_cb(exit_code(rc, EXIT_FAILED), "%s", e.msg) : EXIT_OK;
-	if (rc == 0 && (rc = admit_open(&a->admission, a->config, &a->state, &a->identity, true,
-	                        &e)))
+	if (rc == 0 &&
+	        (rc = admit_open(&a->admission, a->config, &a->state, &a->identity, true, &e)))
 		status = a->o.fail_cb(rc == ERR_NOMEM ? EXIT_FAILED : EXIT_CONFIG, "%s", e.msg);
 	if (rc == 0)
 		status = run(a);

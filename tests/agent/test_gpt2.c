@@ -372,8 +372,7 @@ static void test_what_a_trainer_takes(void **state)
 	set_eps(&a, 0x1p-10);
 	assert_int_equal(weights_check(&f, &a, &e), 0);
 	assert_int_equal(weights_check_model(&f, &a, &e), ERR_MISMATCH);
-	assert_string_equal(e.msg,
-	        "layer h.0.attn: 2 heads, but the model here has 4 (gpt.heads)");
+	assert_string_equal(e.msg, "layer h.0.attn: 2 heads, but the model here has 4 (gpt.heads)");
 	arch_close(&a);
 	arch_close(&whole);
 	st_close(&f);

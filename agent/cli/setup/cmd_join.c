@@ -40,7 +40,7 @@ struct join {
 	char state[LIMIT_PATH];
 	char key[FILE_MAX], invite[FILE_MAX], new_invite[FILE_MAX], file[FILE_MAX]; /* in it */
 	bool made_key, made_invite; /* the new one */
-	int status; /* what to exit with if it fails */
+	int status;                 /* what to exit with if it fails */
 };
 
 /* ---- the token */
